@@ -1,0 +1,76 @@
+"""What a user gets back: one `RequestOutput` per prompt, spelled as in vLLM.
+
+Plain data, made by `minivllm/engine/output_processor.py`. Imports no torch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+FinishReason = Literal["stop", "length", "abort"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompletionOutput:
+    """One generated continuation.
+
+    Attributes:
+        index: Which of the request's continuations this is.
+        text: The generated text, without end-of-text or stop tokens.
+        token_ids: The generated tokens; a stop or end-of-text token is the last of them.
+        finish_reason: "stop" (a stop token), "length" (`max_tokens` or the context length),
+            "abort", or `None` while the request runs.
+        stop_reason: The stop token id that ended it; `None` for an end-of-text token.
+    """
+
+    index: int
+    text: str
+    token_ids: tuple[int, ...]
+    finish_reason: FinishReason | None = None
+    stop_reason: int | str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RequestMetrics:
+    """When things happened to a request, in seconds of `time.monotonic`, and what it cost.
+
+    Attributes:
+        arrival_time: The request was added.
+        first_token_time: Its first token came back; `None` if none did.
+        finished_time: It ended; `None` while it runs.
+        num_cached_tokens: Prompt tokens that the prefix cache saved from being computed.
+        num_preemptions: How often it lost its blocks and was computed anew.
+    """
+
+    arrival_time: float
+    first_token_time: float | None = None
+    finished_time: float | None = None
+    num_cached_tokens: int = 0
+    num_preemptions: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class RequestOutput:
+    """A prompt and what was generated for it.
+
+    Attributes:
+        request_id: The id given to `add_request`, or one that `generate` made.
+        prompt: The prompt's text; `None` if it was given as token ids.
+        prompt_token_ids: The prompt as the model saw it.
+        outputs: The continuations.
+        finished: Whether all of them have ended.
+        metrics: Times and counts.
+    """
+
+    request_id: str
+    prompt: str | None
+    prompt_token_ids: tuple[int, ...]
+    outputs: tuple[CompletionOutput, ...]
+    finished: bool
+    metrics: RequestMetrics = field(repr=False)
+
+    @property
+    def output_text(self) -> str:
+        """The text of the first continuation."""
+        return self.outputs[0].text
