@@ -1,0 +1,1 @@
+"""Executors carry a plan to the worker, or workers, that run it."""

@@ -1,0 +1,121 @@
+"""InputBatch: one row per live request, kept from step to step.
+
+A step changes little: a token per row, a block every `block_size` steps, now and then a request
+that comes or goes. So the rows are numpy arrays that live as long as the worker, a plan changes
+only what differs, and preparing a step's inputs is array arithmetic over rows:
+
+    row   request   token_ids            num_tokens   num_computed   block_table
+    0     "a"       [ 5  9  2  7  0 ..]           4              3   [ 7  2  0 ..]
+    1     "c"       [ 8  8  0  0  0 ..]           2              0   [ 4  0  0 ..]
+
+When a row becomes free, the last one moves into the gap. Rows mirror the scheduler's requests but
+never look at them: all they know came in a `SchedulerOutput`.
+Next file to read: `prepare_inputs.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from minivllm.messages import CachedRequestData, NewRequestData, SchedulerOutput
+
+
+class InputBatch:
+    """The rows of all requests that have blocks.
+
+    Attributes:
+        request_ids: The request of each row.
+        row_of: The row of each request.
+        token_ids: Known tokens, `[max_num_seqs, max_model_len]`; beyond `num_tokens` old ones.
+        num_tokens: How many tokens are known.
+        num_computed_tokens: How many of them have keys and values in the cache.
+        block_table: Physical blocks, `[max_num_seqs, max_num_blocks]`; beyond `num_blocks` 0.
+        num_blocks: How many blocks a row has.
+        temperature: Of each row, as are `top_p`, `top_k` (0: all) and `seed`.
+    """
+
+    def __init__(self, max_num_seqs: int, max_model_len: int, block_size: int) -> None:
+        max_num_blocks = -(-max_model_len // block_size)
+        self.block_size = block_size
+        self.request_ids: list[str] = []
+        self.row_of: dict[str, int] = {}
+        self.token_ids = np.zeros((max_num_seqs, max_model_len), np.int64)
+        self.num_tokens = np.zeros(max_num_seqs, np.int32)
+        self.num_computed_tokens = np.zeros(max_num_seqs, np.int32)
+        self.block_table = np.zeros((max_num_seqs, max_num_blocks), np.int32)
+        self.num_blocks = np.zeros(max_num_seqs, np.int32)
+        self.temperature = np.zeros(max_num_seqs, np.float32)
+        self.top_p = np.ones(max_num_seqs, np.float32)
+        self.top_k = np.zeros(max_num_seqs, np.int32)
+        self.seed = np.zeros(max_num_seqs, np.int64)
+
+    def update(self, plan: SchedulerOutput) -> None:
+        """Bring the rows to where the plan stands: requests removed, added, moved on."""
+        for request_id in (*plan.finished_request_ids, *plan.preempted_request_ids):
+            self._remove(request_id)
+        self._advance(plan.cached_requests)
+        for new in plan.new_requests:
+            self._add(new)
+
+    def append_tokens(self, rows: np.ndarray, token_ids: np.ndarray) -> None:
+        """Add one sampled token to each of `rows`, both of shape `[num_rows]`."""
+        self.token_ids[rows, self.num_tokens[rows]] = token_ids
+        self.num_tokens[rows] += 1
+
+    def _add(self, new: NewRequestData) -> None:
+        row = len(self.request_ids)
+        self.request_ids.append(new.request_id)
+        self.row_of[new.request_id] = row
+        num_tokens = len(new.token_ids)
+        self.token_ids[row, :num_tokens] = new.token_ids
+        self.num_tokens[row] = num_tokens
+        self.num_computed_tokens[row] = new.num_computed_tokens
+        self.num_blocks[row] = 0
+        self._append_blocks(row, new.block_ids)
+        params = new.sampling_params
+        self.temperature[row] = params.temperature
+        self.top_p[row] = params.top_p
+        self.top_k[row] = params.top_k
+        self.seed[row] = new.seed
+
+    def _advance(self, cached: CachedRequestData) -> None:
+        rows = [self.row_of[request_id] for request_id in cached.request_ids]
+        self.num_computed_tokens[rows] = cached.num_computed_tokens
+        for row, block_ids in zip(rows, cached.new_block_ids, strict=True):
+            if block_ids:
+                self._append_blocks(row, block_ids)
+
+    def _append_blocks(self, row: int, block_ids: Sequence[int]) -> None:
+        start = self.num_blocks[row]
+        self.block_table[row, start : start + len(block_ids)] = block_ids
+        self.num_blocks[row] = start + len(block_ids)
+
+    def _remove(self, request_id: str) -> None:
+        """Free a row; a request without one (it ended while it waited) is left alone."""
+        row = self.row_of.pop(request_id, None)
+        if row is None:
+            return
+        last = len(self.request_ids) - 1
+        if row != last:
+            moved = self.request_ids[last]
+            self.request_ids[row] = moved
+            self.row_of[moved] = row
+            for column in self._columns():
+                column[row] = column[last]
+        self.request_ids.pop()
+        self.block_table[last] = 0
+
+    def _columns(self) -> tuple[np.ndarray, ...]:
+        return (
+            self.token_ids,
+            self.num_tokens,
+            self.num_computed_tokens,
+            self.block_table,
+            self.num_blocks,
+            self.temperature,
+            self.top_p,
+            self.top_k,
+            self.seed,
+        )

@@ -1,0 +1,72 @@
+"""ModelRunner: one step on one device, from plan to token ids.
+
+`execute_model` is the whole story; each of its lines is a file of its own. Tensors are born here
+and die here.
+Next file to read: `input_batch.py`, then `prepare_inputs.py`, then `minivllm/models/qwen3.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+
+from minivllm.attention.backend import AttentionBackend
+from minivllm.attention.metadata import LayerKVCache
+from minivllm.messages import ModelRunnerOutput, SchedulerOutput
+from minivllm.worker.input_batch import InputBatch
+from minivllm.worker.prepare_inputs import prepare_inputs
+
+
+class ModelRunner:
+    """Owns the rows of the live requests and the pages of the KV cache.
+
+    Attributes:
+        model: The model, as `minivllm.models` builds it.
+        attention: The backend that the model's layers use.
+        sampler: Logits to token ids.
+        device: Where all of them are.
+        input_batch: The rows.
+        kv_caches: One pair of page tensors per layer; empty until allocated.
+    """
+
+    def __init__(
+        self,
+        model: torch.nn.Module,
+        attention: AttentionBackend,
+        sampler: Callable[..., Any],
+        input_batch: InputBatch,
+        device: torch.device,
+    ) -> None:
+        self.model = model
+        self.attention = attention
+        self.sampler = sampler
+        self.input_batch = input_batch
+        self.device = device
+        self.kv_caches: list[LayerKVCache] = []
+
+    @torch.inference_mode()
+    def execute_model(self, plan: SchedulerOutput) -> ModelRunnerOutput:
+        """Compute the plan's tokens and sample the next one of each request that is due.
+
+        Keys and values of all scheduled tokens are in the cache afterwards.
+        """
+        self.input_batch.update(plan)
+        if plan.total_num_scheduled_tokens == 0:
+            return ModelRunnerOutput()
+        inputs = prepare_inputs(self.input_batch, plan.num_scheduled_tokens, self.device)
+        metadata = self.attention.build(inputs.attn_metadata)
+        hidden_states = self.model(inputs.input_ids, inputs.positions, self.kv_caches, metadata)
+        if len(inputs.sampled_rows) == 0:  # nothing but chunks of prompts
+            return ModelRunnerOutput()
+        logits = self.model.compute_logits(hidden_states[inputs.logits_indices])
+        token_ids = self.sampler(logits, inputs.sampling_metadata)
+        return self._output(inputs.sampled_rows, token_ids)
+
+    def _output(self, rows: np.ndarray, token_ids: torch.Tensor) -> ModelRunnerOutput:
+        sampled = token_ids.cpu().numpy()  # the one place where the host waits for the device
+        self.input_batch.append_tokens(rows, sampled)
+        request_ids = [self.input_batch.request_ids[row] for row in rows.tolist()]
+        return ModelRunnerOutput(request_ids=request_ids, sampled_token_ids=sampled.tolist())
