@@ -1,0 +1,117 @@
+"""Run every group of tests in a process of its own and close with one line: the total.
+
+    python tools/run_tests.py                  everything
+    python tools/run_tests.py check plain      these groups only
+
+The groups can't share a process: `shapes` imports the package through jaxtyping's hook, which
+checks every tensor's shape and slows plain Python twelve-fold; `plain` runs without it.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import xml.etree.ElementTree as ElementTree
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+SHAPE_CHECKED = ["tests/layers", "tests/models", "tests/attention", "tests/sample"]
+ON_TWO_CORES = ["-n", "2", "--dist", "loadfile"]
+
+CHECKS = {
+    "ruff check": ["ruff", "check", "."],
+    "ruff format": ["ruff", "format", "--check", "."],
+    "mypy": ["mypy"],
+}
+PYTEST_GROUPS = {
+    "shapes": [
+        *SHAPE_CHECKED,
+        "--jaxtyping-packages=minivllm,beartype.beartype",
+        *ON_TWO_CORES,
+    ],
+    "plain": ["tests", *(f"--ignore={folder}" for folder in SHAPE_CHECKED), *ON_TWO_CORES],
+    "notebooks": ["notebooks", "--nbval-lax", "--nbval-current-env"],
+}
+
+
+@dataclass(frozen=True)
+class Result:
+    """How many tests of a group did what."""
+
+    passed: int = 0
+    failed: int = 0
+    skipped: int = 0
+
+    def __add__(self, other: Result) -> Result:
+        """The two groups' tests together."""
+        return Result(
+            self.passed + other.passed, self.failed + other.failed, self.skipped + other.skipped
+        )
+
+    def __str__(self) -> str:
+        """`N passed, M failed`, and the skipped ones if there are any."""
+        skipped = f", {self.skipped} skipped" if self.skipped else ""
+        return f"{self.passed} passed, {self.failed} failed{skipped}"
+
+
+def run_checks() -> Result:
+    """Linter, formatter and type checker, each counted as one test."""
+    total = Result()
+    for name, arguments in CHECKS.items():
+        print(f"--- {name}", flush=True)
+        code = subprocess.run([sys.executable, "-m", *arguments], cwd=ROOT, check=False).returncode
+        total += Result(failed=1) if code else Result(passed=1)
+    return total
+
+
+def run_pytest(arguments: list[str]) -> Result:
+    """One pytest process; a crash, or a run of no test at all, counts as a failure."""
+    with tempfile.TemporaryDirectory() as temporary:
+        report = Path(temporary) / "report.xml"
+        # Each worker has one core, and Jupyter must not read or write the user's own settings.
+        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+        for name in ("JUPYTER_DATA_DIR", "JUPYTER_CONFIG_DIR", "JUPYTER_RUNTIME_DIR", "IPYTHONDIR"):
+            environment[name] = str(Path(temporary) / name)
+        command = [sys.executable, "-m", "pytest", "-q", f"--junitxml={report}", *arguments]
+        code = subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
+        result = read_report(report) if report.exists() else Result()
+    if code and not result.failed:
+        print(f"pytest ended with exit code {code}: counted as a failure")
+        result += Result(failed=1)
+    return result
+
+
+def read_report(path: Path) -> Result:
+    """The counts of a JUnit report, as pytest's `--junitxml` writes it."""
+    result = Result()
+    for suite in ElementTree.parse(path).getroot().iter("testsuite"):
+        failed = int(suite.attrib["failures"]) + int(suite.attrib["errors"])
+        skipped = int(suite.attrib["skipped"])
+        passed = int(suite.attrib["tests"]) - failed - skipped
+        result += Result(passed, failed, skipped)
+    return result
+
+
+def main(names: list[str]) -> int:
+    """Run the named groups, or all; the exit code is 0 only if every test passed."""
+    known = ["check", *PYTEST_GROUPS]
+    if unknown := [name for name in names if name not in known]:
+        print(f"unknown group {', '.join(unknown)}: use {', '.join(known)}", file=sys.stderr)
+        return 2
+    results = {}
+    for name in names or known:
+        print(f"\n=== {name}", flush=True)
+        start = time.perf_counter()
+        results[name] = run_checks() if name == "check" else run_pytest(PYTEST_GROUPS[name])
+        print(f"=== {name}: {results[name]} in {time.perf_counter() - start:.0f} s", flush=True)
+    total = sum(results.values(), Result())
+    print(f"\n{total}")
+    return 1 if total.failed or not total.passed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
