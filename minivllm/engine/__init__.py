@@ -1,0 +1,4 @@
+"""The engine: text in, text out, and the loop between.
+
+Reading order: `llm_engine.py`, `input_processor.py`, `core.py`, `output_processor.py`.
+"""

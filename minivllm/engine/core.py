@@ -1,0 +1,121 @@
+"""EngineCore: the loop body. Plan a step, run it, enter its result.
+
+It builds the three things that take part: the executor (devices), the block manager and the
+scheduler (the plan). It handles token ids only; text is the business of `llm_engine.py`.
+Next file to read: `minivllm/core/scheduler.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from minivllm.config import LLMConfig
+from minivllm.core.block_pool import BlockPool
+from minivllm.core.kv_cache_manager import KVCacheManager
+from minivllm.core.request import Request
+from minivllm.core.scheduler import Scheduler
+from minivllm.errors import EngineDeadError
+from minivllm.executor.base import Executor
+from minivllm.executor.uniproc import UniProcExecutor
+from minivllm.messages import EngineCoreOutput
+from minivllm.models.hf_config import ModelArchitecture
+from minivllm.trace import Trace
+
+
+class EngineCore:
+    """Requests in, tokens out, one step at a time.
+
+    Attributes:
+        executor: Runs the plans.
+        scheduler: Makes them.
+        kv_cache_manager: Gives the requests their blocks.
+    """
+
+    def __init__(
+        self, config: LLMConfig, arch: ModelArchitecture, folder: Path, trace: Trace | None
+    ) -> None:
+        """Load the model, allocate the cache, and build the scheduler with that many blocks.
+
+        Args:
+            config: Its scheduler config has no `None` left.
+            arch: The model's shape.
+            folder: Where its weights are.
+            trace: Where decisions are recorded.
+        """
+        self.executor: Executor = UniProcExecutor(config, arch, folder)
+        num_blocks = self.executor.determine_num_blocks()
+        self.executor.initialize_kv_cache(num_blocks)
+        parts, cache = config.parts, config.cache_config
+        pool = (parts.block_pool or BlockPool)(
+            num_blocks, enable_caching=cache.enable_prefix_caching, trace=trace
+        )
+        self.kv_cache_manager = KVCacheManager(pool, cache.block_size)
+        self.scheduler: Scheduler = (parts.scheduler or Scheduler)(
+            config.scheduler_config, self.kv_cache_manager, trace=trace
+        )
+        self._is_dead = False
+
+    def add_request(self, request: Request) -> None:
+        """Queue a request.
+
+        Raises:
+            RequestError: It can never run here.
+            EngineDeadError: The engine was shut down, or failed beyond recovery.
+        """
+        self._check_alive()
+        self.scheduler.add_request(request)
+
+    def abort(self, request_ids: Iterable[str]) -> None:
+        """End requests early; unknown ids are ignored."""
+        self.scheduler.abort(request_ids)
+
+    def has_unfinished_requests(self) -> bool:
+        """Whether another step has something to do."""
+        return bool(self.scheduler.requests)
+
+    def step(self) -> list[EngineCoreOutput]:
+        """One step: an entry for each request that got a token.
+
+        If it fails, or is interrupted, it is undone before the error goes on: requests are kept,
+        lose their blocks, and start over with the tokens they have.
+
+        Raises:
+            EngineDeadError: The engine was shut down, or failed beyond recovery.
+        """
+        self._check_alive()
+        try:
+            plan = self.scheduler.schedule()
+            output = self.executor.execute_model(plan)
+            core_outputs = self.scheduler.update_from_output(plan, output)
+        except BaseException:  # Ctrl-C too: whatever happened, the next step must find order
+            self._recover()
+            raise
+        if plan.total_num_scheduled_tokens == 0 and self.has_unfinished_requests():
+            raise RuntimeError(
+                f"step {plan.step} has nothing to run, though requests are unfinished: "
+                f"{len(self.scheduler.waiting)} waiting, {len(self.scheduler.running)} running. "
+                "The scheduler or block pool in use never gives them their turn"
+            )
+        return core_outputs
+
+    def reset_prefix_cache(self) -> bool:
+        """Forget every cached prefix. Gives `False`, and does nothing, while requests run."""
+        return self.kv_cache_manager.reset_prefix_cache()
+
+    def shutdown(self) -> None:
+        """Give back weights and cache; a second call does nothing."""
+        self._is_dead = True
+        self.executor.shutdown()
+
+    def _recover(self) -> None:
+        self._is_dead = True  # unless both of these succeed
+        self.executor.reset()
+        self.scheduler.recover()
+        self._is_dead = False
+
+    def _check_alive(self) -> None:
+        if self._is_dead:
+            raise EngineDeadError(
+                "the engine was shut down, or could not recover from an error: build a new LLM"
+            )
