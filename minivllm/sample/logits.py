@@ -40,6 +40,7 @@ def apply_top_k_top_p(
     sums = probs.cumsum(-1)
     mass = sums.gather(-1, num_top_k - 1) * top_ps[:, None]
     num_top_p = (sums - probs < mass).sum(-1, keepdim=True).clamp(min=1)
+    # the minimum, because a p of almost 1 can round to more than the whole mass
     num_kept = torch.where(top_ps[:, None] < 1, num_top_k.minimum(num_top_p), num_top_k)
 
     threshold = descending.gather(-1, num_kept - 1)

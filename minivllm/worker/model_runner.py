@@ -7,17 +7,46 @@ Next file to read: `input_batch.py`, then `prepare_inputs.py`, then `minivllm/mo
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from typing import Protocol
 
 import numpy as np
 import torch
+from jaxtyping import Float, Int64
+from torch import Tensor
 
 from minivllm.attention.backend import AttentionBackend
-from minivllm.attention.metadata import LayerKVCache
+from minivllm.attention.metadata import AttentionMetadata, LayerKVCache
 from minivllm.messages import ModelRunnerOutput, SchedulerOutput
+from minivllm.sample.metadata import SamplingMetadata
 from minivllm.worker.input_batch import InputBatch
 from minivllm.worker.prepare_inputs import prepare_inputs
+
+
+class CausalLM(Protocol):
+    """What a model must be able to do: those of `minivllm.models`, or one given in `Parts`."""
+
+    def __call__(
+        self,
+        input_ids: Int64[Tensor, " num_tokens"],
+        positions: Int64[Tensor, " num_tokens"],
+        kv_caches: list[LayerKVCache],
+        attn_metadata: AttentionMetadata,
+    ) -> Float[Tensor, "num_tokens hidden_size"]:
+        """A hidden state per token; keys and values of all tokens are in `kv_caches` after it."""
+
+    def compute_logits(
+        self, hidden_states: Float[Tensor, "num_rows hidden_size"]
+    ) -> Float[Tensor, "num_rows vocab_size"]:
+        """The scores of the next token, for those rows that need them."""
+
+
+class SamplesTokens(Protocol):
+    """What a sampler must be able to do."""
+
+    def __call__(
+        self, logits: Float[Tensor, "num_rows vocab_size"], metadata: SamplingMetadata
+    ) -> Int64[Tensor, " num_rows"]:
+        """A token id per row."""
 
 
 class ModelRunner:
@@ -34,9 +63,9 @@ class ModelRunner:
 
     def __init__(
         self,
-        model: torch.nn.Module,
+        model: CausalLM,
         attention: AttentionBackend,
-        sampler: Callable[..., Any],
+        sampler: SamplesTokens,
         input_batch: InputBatch,
         device: torch.device,
     ) -> None:
@@ -65,7 +94,9 @@ class ModelRunner:
         token_ids = self.sampler(logits, inputs.sampling_metadata)
         return self._output(inputs.sampled_rows, token_ids)
 
-    def _output(self, rows: np.ndarray, token_ids: torch.Tensor) -> ModelRunnerOutput:
+    def _output(
+        self, rows: np.ndarray, token_ids: Int64[Tensor, " num_sampled"]
+    ) -> ModelRunnerOutput:
         sampled = token_ids.cpu().numpy()  # the one place where the host waits for the device
         self.input_batch.append_tokens(rows, sampled)
         request_ids = [self.input_batch.request_ids[row] for row in rows.tolist()]

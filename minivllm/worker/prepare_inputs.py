@@ -108,9 +108,7 @@ def prepare_inputs(
     )
 
 
-def _sampling_metadata(
-    batch: InputBatch, rows: IntArray, device: torch.device
-) -> SamplingMetadata:
+def _sampling_metadata(batch: InputBatch, rows: IntArray, device: torch.device) -> SamplingMetadata:
     """How the requests in `rows` sample the token that follows their last one."""
     return SamplingMetadata.from_numpy(
         temperatures=batch.temperature[rows],

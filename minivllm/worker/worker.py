@@ -24,7 +24,7 @@ from minivllm.parallel import TensorParallel
 from minivllm.sample.sampler import Sampler
 from minivllm.worker.input_batch import InputBatch
 from minivllm.worker.memory import GIB, largest_plan, physical_memory
-from minivllm.worker.model_runner import ModelRunner
+from minivllm.worker.model_runner import CausalLM, ModelRunner
 
 
 def resolve_device(name: str) -> torch.device:
@@ -96,20 +96,21 @@ class Worker:
         elements = 2 * arch.num_layers * arch.num_kv_heads * arch.head_dim
         self.bytes_per_block = elements * config.cache_config.block_size * self._dtype.itemsize
 
-    def _load_model(self, attention: AttentionBackend, folder: Path) -> torch.nn.Module:
+    def _load_model(self, attention: AttentionBackend, folder: Path) -> CausalLM:
         build = self._config.parts.model or model_class(self._arch.name)
         default_dtype = torch.get_default_dtype()
         torch.set_default_dtype(self._dtype)
         try:
             with self._device:
-                model: torch.nn.Module = build(self._arch, attention, self._tp)
+                model = build(self._arch, attention, self._tp)
         finally:
             torch.set_default_dtype(default_dtype)
         if self._config.model_config.load_format == "dummy":
             init_dummy_weights(model, seed=self._config.model_config.seed)
         else:
             load_weights(model, folder, progress=True)
-        return model.requires_grad_(False).eval()
+        loaded: CausalLM = model.requires_grad_(False).eval()
+        return loaded
 
     def _new_input_batch(self) -> InputBatch:
         config = self._config.scheduler_config
@@ -149,7 +150,7 @@ class Worker:
         torch.cuda.empty_cache()
         free, total = torch.cuda.mem_get_info(self._device)
         share = self._config.cache_config.gpu_memory_utilization
-        return int(total * share) - (total - free) - step_bytes
+        return max(0, int(total * share) - (total - free) - step_bytes)
 
     def _profile_run(self) -> None:
         """Run the largest step there can be, on a cache that is just large enough for it."""

@@ -42,10 +42,10 @@ NUM_BLOCKS = 40
 
 def hf_model(family, **overrides):
     """A random model; its norms and biases are random too, so that none can be forgotten."""
-    config_class, model_class_ = FAMILIES[family]
+    config_class, hf_class = FAMILIES[family]
     sizes = SIZES | ({"head_dim": 8} if family == "qwen3" else {}) | overrides
     torch.manual_seed(0)
-    model = model_class_._from_config(config_class(**sizes), attn_implementation="eager").eval()
+    model = hf_class._from_config(config_class(**sizes), attn_implementation="eager").eval()
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if name.endswith("norm.weight"):

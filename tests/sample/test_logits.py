@@ -133,6 +133,12 @@ def test_p_of_1_keeps_even_what_float32_cannot_add() -> None:
     assert kept(logits, [3], [1.0]) == [{0, 1, 2}]
 
 
+def test_rounding_of_p_never_lets_more_than_k_through() -> None:
+    num_rows, almost_1 = 20_000, 1 - 2**-24
+    rows = kept(random_logits(num_rows, 8), [2] * num_rows, [almost_1] * num_rows)
+    assert max(map(len, rows)) == 2
+
+
 def test_banned_tokens_stay_banned() -> None:
     logits = torch.tensor([[1.0, -INF, 0.0, -INF]])
     assert kept(logits, [3], [0.999999]) == [{0, 2}]

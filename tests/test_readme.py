@@ -1,0 +1,66 @@
+"""The README does what it says: its code runs, its commands and files exist."""
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"```(\w+)\n(.*?)```", README, flags=re.DOTALL)
+
+
+def blocks(language):
+    return [code for kind, code in BLOCKS if kind == language]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("code", blocks("python"))
+def test_python_block_runs_and_knows_the_capital_of_france(code):
+    run = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=300
+    )
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.count("Paris") == 2
+
+
+def test_make_targets_exist():
+    makefile = (ROOT / "Makefile").read_text()
+    for target in re.findall(r"make\s+(\w+)", README.split("```bash")[1] + README):
+        assert re.search(rf"^{target}:", makefile, flags=re.MULTILINE), target
+
+
+@pytest.mark.slow
+def test_the_shell_command_says_paris():
+    (line,) = [line for code in blocks("bash") for line in code.splitlines() if "generate" in line]
+    arguments = shlex.split(line)[1:]
+    run = subprocess.run(
+        [sys.executable, "-m", "minivllm.cli", *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert run.returncode == 0, run.stderr
+    assert "Paris" in run.stdout
+
+
+def test_every_file_in_the_map_exists():
+    for path in re.findall(r"^\| `([^`]+)`", README, flags=re.MULTILINE):
+        assert (ROOT / path).exists(), path
+
+
+def test_every_module_is_in_the_map():
+    table = README[README.index("## Files") :]
+    for path in sorted((ROOT / "minivllm").rglob("*.py")):
+        name = path.relative_to(ROOT).as_posix()
+        folder_is_listed = any(
+            f"`{parent.relative_to(ROOT).as_posix()}/`" in table
+            for parent in path.parents
+            if parent.is_relative_to(ROOT / "minivllm")
+        )
+        is_named = path.name in table
+        assert path.name == "__init__.py" or folder_is_listed or is_named, name
