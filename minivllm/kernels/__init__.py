@@ -1,0 +1,1 @@
+"""Triton kernels, one file per operation. Empty so far: they come with the Triton chapters."""

@@ -1,0 +1,1 @@
+"""What a model is built from. Start with `linear.py`."""

@@ -2,7 +2,8 @@
 
 Each token's key and value are written to its slot; then its query reads the keys and values of its
 own request through the block table. How the pages are read is the backend's business, so a model is
-the same whatever backend it was built with. Next file to read: `minivllm/attention/backend.py`.
+the same whatever backend it was built with. Next file to read: `mlp.py`, or
+`minivllm/attention/backend.py` for what lies below.
 Paper: Efficient Memory Management for LLM Serving with PagedAttention, arXiv:2309.06180, section 4.
 """
 

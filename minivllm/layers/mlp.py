@@ -2,8 +2,8 @@
 
     out = down_proj(silu(gate_proj(x)) * up_proj(x)),        silu(a) = a * sigmoid(a)
 
-Each of the `intermediate_size` units is a value (up) and a valve (gate). The two products that read
-x are one. Next file to read: `embedding.py`.
+Each of the `intermediate_size` units is a value (up) and a valve (gate). The two products that
+read x are computed as one. Next file to read: `embedding.py`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The rotation speed of each plane of a head, and the four ways to stretch a model's context.
 
 Plane i turns `theta ** (-2i / head_dim)` radians per token: the first planes spin and tell
-neighbours apart, the last ones creep and tell far from near. Positions beyond the training length
-give the creeping planes angles they have never met. The remedies slow planes down:
+neighbours apart, the last ones creep and tell far from near. At positions beyond the training
+length the creeping planes reach angles that the model has never met. The remedies slow planes down:
 
     default   none
     linear    all by `factor`
