@@ -9,6 +9,7 @@ Next file to read: `minivllm/packed.py`, which fetches a packed model and keeps 
 from __future__ import annotations
 
 import importlib.util
+import os
 from pathlib import Path
 
 from minivllm.errors import ModelNotFoundError
@@ -37,7 +38,7 @@ def resolve_model(name: str | Path, progress: bool = True) -> Path:
             message says what was tried and what to do.
         CheckpointError: What was fetched is not what its sha256 promises.
     """
-    folder = Path(name).expanduser()
+    folder = Path(os.path.expanduser(name))  # Path's own expanduser raises for an unknown ~user
     if (folder / "config.json").is_file():
         return folder.resolve()
     if _looks_like_a_path(name):

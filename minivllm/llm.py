@@ -105,10 +105,9 @@ class LLM:
         own = set(request_ids)
         with tqdm(total=len(own), desc="prompts", disable=not use_tqdm, unit="") as bar:
             while len(outputs) < len(own):
-                for output in self.engine.step():
-                    if output.finished and output.request_id in own:
-                        outputs[output.request_id] = output
-                        bar.update()
+                ended = [o for o in self.engine.step() if o.finished and o.request_id in own]
+                outputs.update({output.request_id: output for output in ended})
+                bar.update(len(ended))
         return outputs
 
     def chat(

@@ -49,7 +49,7 @@ def test_a_folder_without_a_config_does_not_hide_a_known_name(tmp_path, monkeypa
     assert resolve_model("dummy-qwen3") == Path(hub.__file__).parent / "assets" / "dummy-qwen3"
 
 
-@pytest.mark.parametrize("name", ["./nowhere", "/nowhere/at/all", "~nobody/x", "a/b/c"])
+@pytest.mark.parametrize("name", ["./nowhere", "/nowhere/at/all", "~no-such-user/x", "a/b/c"])
 def test_a_path_that_does_not_exist_is_called_a_missing_folder(name):
     with pytest.raises(ModelNotFoundError, match="does not exist"):
         resolve_model(name)

@@ -35,7 +35,9 @@ def test_make_targets_exist():
 
 @pytest.mark.slow
 def test_the_shell_command_says_paris():
-    (line,) = [line for code in blocks("bash") for line in code.splitlines() if "generate" in line]
+    (line,) = [
+        line for code in blocks("bash") for line in code.splitlines() if "minivllm generate" in line
+    ]
     arguments = shlex.split(line)[1:]
     run = subprocess.run(
         [sys.executable, "-m", "minivllm.cli", *arguments],

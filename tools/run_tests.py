@@ -20,7 +20,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 SHAPE_CHECKED = ["tests/layers", "tests/models", "tests/attention", "tests/sample"]
-ON_TWO_CORES = ["-n", "2", "--dist", "loadfile"]
+ON_TWO_CORES = ["-n", "2", "--dist", "worksteal"]
 
 CHECKS = {
     "ruff check": ["ruff", "check", "."],
@@ -79,8 +79,8 @@ def run_pytest(arguments: list[str]) -> Result:
         command = [sys.executable, "-m", "pytest", "-q", f"--junitxml={report}", *arguments]
         code = subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
         result = read_report(report) if report.exists() else Result()
-    if code and not result.failed:
-        print(f"pytest ended with exit code {code}: counted as a failure")
+    if not result.failed and (code or not result.passed):  # crashed, killed, or ran nothing
+        print(f"pytest ended with exit code {code} and no failed test: counted as a failure")
         result += Result(failed=1)
     return result
 

@@ -1,0 +1,20 @@
+"""Chapter 00, start here: one warm-up function."""
+
+from __future__ import annotations
+
+from minivllm.course.errors import ExerciseNotStarted  # noqa: F401
+
+
+def blocks_needed(num_tokens: int, block_size: int) -> int:
+    """How many blocks of `block_size` slots it takes to store `num_tokens` tokens.
+
+    A block may be partly filled; a token never lies in two blocks. Use whole numbers only: a
+    float is exact no further than 2**53.
+
+    Args:
+        num_tokens: 0 or more.
+        block_size: 1 or more.
+    """
+    # SOLUTION BEGIN
+    return (num_tokens + block_size - 1) // block_size
+    # SOLUTION END
