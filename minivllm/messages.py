@@ -31,6 +31,9 @@ class NewRequestData:
         seed: The seed of its random numbers, `sampling_params.seed` or a derived one.
         block_ids: Its physical blocks, cached prefix first.
         num_computed_tokens: Leading tokens whose keys and values are in the cache already.
+        stop_token_ids: What must not be sampled before `sampling_params.min_tokens` tokens are
+            generated: the model's end-of-text ids and the request's stop ids.
+        bad_words_token_ids: `sampling_params.bad_words` as tokens, in each of their spellings.
     """
 
     request_id: str
@@ -40,6 +43,8 @@ class NewRequestData:
     seed: int
     block_ids: Sequence[int]
     num_computed_tokens: int
+    stop_token_ids: Sequence[int] = ()
+    bad_words_token_ids: Sequence[Sequence[int]] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -80,23 +85,55 @@ class SchedulerOutput:
     finished_request_ids: Sequence[str] = ()
 
 
+class TokenLogprobs(NamedTuple):
+    """Log-probabilities at one place of a text, from the raw logits; entry i of each is one token.
+
+    The first entry is the token that stands there, the others are the most likely ones.
+    """
+
+    token_ids: Sequence[int]
+    logprobs: Sequence[float]
+    ranks: Sequence[int]  # 1 is the most likely
+
+
+class PromptLogprobs(NamedTuple):
+    """Log-probabilities of the prompt tokens from position `start` on, as far as a step got.
+
+    Attributes:
+        start: The position of the first; 1 or more, as nothing comes before token 0.
+        tokens: One entry per prompt token.
+    """
+
+    start: int
+    tokens: Sequence[TokenLogprobs]
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelRunnerOutput:
     """The tokens of one step: `sampled_token_ids[i]` belongs to `request_ids[i]`.
 
     A request whose scheduled tokens end before its last known token (a chunk of a prompt) samples
     nothing and is not listed.
+
+    Attributes:
+        request_ids: Who got a token.
+        sampled_token_ids: Which.
+        logprobs: By request, of the sampled token, for those that ask.
+        prompt_logprobs: By request, for those that ask and computed prompt tokens in this step.
     """
 
     request_ids: Sequence[str] = ()
     sampled_token_ids: Sequence[int] = ()
+    logprobs: Mapping[str, TokenLogprobs] = field(default_factory=dict)
+    prompt_logprobs: Mapping[str, PromptLogprobs] = field(default_factory=dict)
 
 
-class EngineCoreOutput(NamedTuple):
+@dataclass(slots=True)
+class EngineCoreOutput:
     """What one step did for one request, on its way to becoming text.
 
-    A named tuple rather than a dataclass: one is made per request and step, and a tuple is made
-    in a third of the time a frozen dataclass takes.
+    Not frozen, unlike the others: one is made per request and step, and freezing it would take
+    several times as long.
 
     Attributes:
         request_id: The request.
@@ -105,6 +142,9 @@ class EngineCoreOutput(NamedTuple):
         stop_reason: The stop token id that ended it, if one of `stop_token_ids` did.
         num_cached_tokens: Prompt tokens found in the prefix cache at its first admission.
         num_preemptions: How often it was preempted so far.
+        logprobs: Of the new token, if asked for.
+        prompt_logprobs: Of the prompt tokens computed in this step, if asked for. A step can bring
+            these without a new token.
     """
 
     request_id: str
@@ -113,3 +153,5 @@ class EngineCoreOutput(NamedTuple):
     stop_reason: int | None = None
     num_cached_tokens: int = 0
     num_preemptions: int = 0
+    logprobs: TokenLogprobs | None = None
+    prompt_logprobs: PromptLogprobs | None = None

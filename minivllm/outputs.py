@@ -5,10 +5,26 @@ Plain data, made by `minivllm/engine/output_processor.py`. Imports no torch.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 FinishReason = Literal["stop", "length", "abort"]
+
+
+@dataclass(frozen=True)
+class Logprob:
+    """How likely one token was at one place, by the model's raw logits.
+
+    Attributes:
+        logprob: The natural logarithm of its probability.
+        rank: Its place among all tokens; 1 is the most likely.
+        decoded_token: Its text by itself.
+    """
+
+    logprob: float
+    rank: int
+    decoded_token: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,9 +35,12 @@ class CompletionOutput:
         index: Which of the request's continuations this is.
         text: The generated text, without end-of-text or stop tokens.
         token_ids: The generated tokens; a stop or end-of-text token is the last of them.
-        finish_reason: "stop" (a stop token), "length" (`max_tokens` or the context length),
-            "abort", or `None` while the request runs.
-        stop_reason: The stop token id that ended it; `None` for an end-of-text token.
+        finish_reason: "stop" (end of text, a stop token or a stop text), "length" (`max_tokens` or
+            the context length), "abort", or `None` while the request runs.
+        stop_reason: The stop token id or stop text that ended it; `None` for an end-of-text token.
+        logprobs: One dict per generated token: token id -> `Logprob`, the generated one first;
+            `None` if not asked for.
+        cumulative_logprob: The sum over the generated tokens; `None` if not asked for.
     """
 
     index: int
@@ -29,6 +48,8 @@ class CompletionOutput:
     token_ids: tuple[int, ...]
     finish_reason: FinishReason | None = None
     stop_reason: int | str | None = None
+    logprobs: Sequence[Mapping[int, Logprob]] | None = None
+    cumulative_logprob: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,6 +81,8 @@ class RequestOutput:
         prompt_token_ids: The prompt as the model saw it.
         outputs: The continuations.
         finished: Whether all of them have ended.
+        prompt_logprobs: One entry per prompt token, `None` for the first, which has nothing before
+            it; `None` if not asked for.
         metrics: Times and counts.
     """
 
@@ -69,6 +92,7 @@ class RequestOutput:
     outputs: tuple[CompletionOutput, ...]
     finished: bool
     metrics: RequestMetrics = field(repr=False)
+    prompt_logprobs: Sequence[Mapping[int, Logprob] | None] | None = None
 
     @property
     def output_text(self) -> str:

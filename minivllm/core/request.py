@@ -7,6 +7,7 @@ Next file to read: `scheduler.py`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
@@ -42,6 +43,7 @@ class Request:
         max_model_len: Most tokens, prompt and output, that the engine allows.
         seed: Of its random numbers: `sampling_params.seed`, or one derived by the engine.
         eos_token_ids: The model's end-of-text ids; empty where they are ignored.
+        bad_words_token_ids: `sampling_params.bad_words` as tokens, in each of their spellings.
         priority: Smaller runs first, where the policy is "priority".
         arrival: Its place in the order of arrival.
         num_prompt_tokens: How many of `token_ids` are the prompt. Never changes.
@@ -64,6 +66,7 @@ class Request:
     max_model_len: int
     seed: int = 0
     eos_token_ids: frozenset[int] = frozenset()
+    bad_words_token_ids: Sequence[Sequence[int]] = ()
     priority: int = 0
     arrival: int = 0
 

@@ -35,7 +35,6 @@ from minivllm.trace import (
     RequestFinished,
     RequestPreempted,
     RequestResumed,
-    RequestScheduled,
     Trace,
 )
 
@@ -118,37 +117,40 @@ class Scheduler:
         self._preempted_ids, self._finished_ids = [], []
         self.step += 1
         if self._trace is not None:
-            self._trace_scheduled(plan, self._trace)
+            plan.record(self._trace)
         return output
 
     def _schedule_running(self, plan: StepPlan) -> None:
-        block_size = self.kv_cache_manager.block_size
+        block_size, preempted = self.kv_cache_manager.block_size, RequestStatus.PREEMPTED
         filling = []  # requests that fill a block in this step
         for request in tuple(self.running):
             if plan.budget == 0:
                 break
-            if request.status is not RequestStatus.RUNNING:
-                continue  # preempted for the sake of one served before it
+            if request.status is preempted:
+                continue  # just now, for the sake of one served before it
             num_computed = request.num_computed_tokens
-            num_new = min(len(request.token_ids) - num_computed, plan.budget)
+            num_new = len(request.token_ids) - num_computed
+            if num_new > plan.budget:  # `min` would cost as much as the rest of the loop
+                num_new = plan.budget
             num_tokens = num_computed + num_new
             if num_tokens > request.num_slots:
                 block_ids = self._allocate_or_preempt(request, num_tokens, plan)
                 if block_ids is None:
                     continue
                 plan.new_block_ids[request.request_id] = block_ids
-            plan.add(plan.continued, request, num_new)
-            if num_tokens // block_size > num_computed // block_size:
+            plan.continued.append(request)
+            plan.num_scheduled_tokens[request.request_id] = num_new
+            plan.budget -= num_new
+            if num_tokens % block_size < num_new:  # a block ends among the new tokens
                 filling.append(request)
 
         if len(plan.continued) < len(self.running):  # the budget ran out: the others go first next
             scheduled = plan.num_scheduled_tokens
             self.running.sort(key=lambda request: request.request_id in scheduled)
-        # Only now is it certain who stays in the plan, and so which blocks will be filled.
+        # Only now is it certain who stays in the plan; one that was withdrawn fills nothing.
         for request in filling:
-            num_new = plan.num_scheduled_tokens.get(request.request_id)
-            if num_new is not None:
-                self.kv_cache_manager.cache_blocks(request, request.num_computed_tokens + num_new)
+            num_new = plan.num_scheduled_tokens.get(request.request_id, 0)
+            self.kv_cache_manager.cache_blocks(request, request.num_computed_tokens + num_new)
 
     def _allocate_or_preempt(
         self, request: Request, num_tokens: int, plan: StepPlan
@@ -195,8 +197,7 @@ class Scheduler:
                 break
             self.waiting.pop()
             self._start(request, num_cached)
-            plan.new_block_ids[request.request_id] = block_ids
-            plan.add(plan.started, request, num_new)
+            plan.start(request, num_new, block_ids)
             # No preemption follows in this step, so these blocks are sure to be filled.
             manager.cache_blocks(request, num_cached + num_new)
 
@@ -209,16 +210,6 @@ class Scheduler:
         if request.num_cached_tokens is None:
             request.num_cached_tokens = num_cached
         self.running.append(request)
-
-    def _trace_scheduled(self, plan: StepPlan, trace: Trace) -> None:
-        for request in (*plan.continued, *plan.started):
-            event = RequestScheduled(
-                step=trace.step,
-                request_id=request.request_id,
-                num_tokens=plan.num_scheduled_tokens[request.request_id],
-                num_computed_tokens=request.num_computed_tokens,
-            )
-            trace.add(event)
 
     def update_from_output(
         self, plan: SchedulerOutput, output: ModelRunnerOutput
@@ -233,9 +224,10 @@ class Scheduler:
         has_ended = False
         for request_id, num_tokens in plan.num_scheduled_tokens.items():
             request = self.requests[request_id]
-            request.num_computed_tokens += num_tokens
-            if request.num_computed_tokens < len(request.token_ids):
-                continue  # a chunk
+            num_computed = request.num_computed_tokens + num_tokens
+            request.num_computed_tokens = num_computed
+            if num_computed < len(request.token_ids):
+                continue  # only a chunk: nothing was sampled
             token_id = sampled[request_id]
             request.token_ids.append(token_id)
             if check_stop(request):
@@ -251,6 +243,7 @@ class Scheduler:
                     request.num_preemptions,
                 )
             )
+        assert len(core_outputs) == len(sampled), "only who has nothing left to compute samples"
         if has_ended:
             self.running = [r for r in self.running if r.finish_reason is None]
         return core_outputs

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from minivllm.core.request import Request
 from minivllm.messages import CachedRequestData, NewRequestData, SchedulerOutput
+from minivllm.trace import RequestScheduled, Trace
 
 
 @dataclass
@@ -32,14 +33,12 @@ class StepPlan:
     started: list[Request] = field(default_factory=list)
     new_block_ids: dict[str, list[int]] = field(default_factory=dict)
 
-    def add(self, planned: list[Request], request: Request, num_tokens: int) -> None:
-        """Give `num_tokens` of the budget to `request`, and list it in `planned`.
-
-        `planned` is the plan's own `continued` or `started`.
-        """
-        planned.append(request)
+    def start(self, request: Request, num_tokens: int, block_ids: list[int]) -> None:
+        """Let a request that the worker does not know yet compute `num_tokens` tokens."""
+        self.started.append(request)
         self.num_scheduled_tokens[request.request_id] = num_tokens
         self.budget -= num_tokens
+        self.new_block_ids[request.request_id] = block_ids
 
     def withdraw(self, request: Request) -> None:
         """Take a running request that may have been planned already out again."""
@@ -54,6 +53,7 @@ class StepPlan:
     ) -> SchedulerOutput:
         """The plan as the worker gets it."""
         continued = self.continued
+        continued_ids = [request.request_id for request in continued]
         return SchedulerOutput(
             step=step,
             new_requests=[
@@ -65,16 +65,31 @@ class StepPlan:
                     seed=request.seed,
                     block_ids=self.new_block_ids[request.request_id],
                     num_computed_tokens=request.num_computed_tokens,
+                    stop_token_ids=tuple(request.stop_token_ids),
+                    bad_words_token_ids=request.bad_words_token_ids,
                 )
                 for request in self.started
             ],
             cached_requests=CachedRequestData(
-                request_ids=[request.request_id for request in continued],
+                request_ids=continued_ids,
                 num_computed_tokens=[request.num_computed_tokens for request in continued],
-                new_block_ids=[self.new_block_ids.get(r.request_id, ()) for r in continued],
+                new_block_ids=[
+                    self.new_block_ids.get(request_id, ()) for request_id in continued_ids
+                ],
             ),
             num_scheduled_tokens=self.num_scheduled_tokens,
             total_num_scheduled_tokens=sum(self.num_scheduled_tokens.values()),
             preempted_request_ids=preempted_ids,
             finished_request_ids=finished_ids,
         )
+
+    def record(self, trace: Trace) -> None:
+        """Add an event for each request of the plan to `trace`."""
+        for request in (*self.continued, *self.started):
+            event = RequestScheduled(
+                step=trace.step,
+                request_id=request.request_id,
+                num_tokens=self.num_scheduled_tokens[request.request_id],
+                num_computed_tokens=request.num_computed_tokens,
+            )
+            trace.add(event)
