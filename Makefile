@@ -3,8 +3,6 @@
 
 PYTHON ?= python3
 STEPS ?= 1000000
-# Threads that wait without spinning: many times faster when another program keeps a core busy.
-export OMP_WAIT_POLICY ?= PASSIVE
 VENV := .venv
 PIP := $(VENV)/bin/python -m pip --disable-pip-version-check
 RUN_TIME := $(VENV)/.run-time-installed

@@ -92,19 +92,21 @@ def compare_with_transformers(model: str, num_runs: int) -> dict[str, Any]:
     }
 
 
-def decode_beside_matmuls(model: str, batch_size: int, num_runs: int) -> dict[str, Any]:
+def decode_beside_matmuls(
+    model: str, batch_size: int, prompt_len: int, num_runs: int
+) -> dict[str, Any]:
     """Milliseconds of a decode step, of its matrix products alone, and their share."""
     llm = LLM(model, dtype="float32", device="cpu", enable_prefix_caching=False)
     engine = llm.engine
     num_steps = 8 * num_runs
     params = SamplingParams(temperature=0, max_tokens=num_steps + 2, ignore_eos=True)
     for number in range(batch_size):
-        prompt = [10 + (number * 37 + place) % 9_000 for place in range(96)]
+        prompt = [10 + (number * 37 + place) % 9_000 for place in range(prompt_len)]
         engine.add_request(str(number), prompt, params, stream=False)
     worker: Any = engine.core.executor
     products = _matrix_products(worker.worker.runner.model, batch_size)
     engine.step()  # the prompts
-    while engine.core.scheduler.running[-1].num_computed_tokens < 96:
+    while engine.core.scheduler.running[-1].num_computed_tokens < prompt_len:
         engine.step()
     steps: list[float] = []
     alone: list[float] = []
@@ -115,7 +117,7 @@ def decode_beside_matmuls(model: str, batch_size: int, num_runs: int) -> dict[st
     step, matmuls = statistics.median(steps), statistics.median(alone)
     return {
         "batch_size": batch_size,
-        "context": f"96 prompt tokens and up to {num_steps} new ones",
+        "context": f"{prompt_len} prompt tokens and up to {num_steps} new ones",
         "step_ms": {name: 1e3 * value for name, value in spread(steps).items()},
         "matmuls_ms": {name: 1e3 * value for name, value in spread(alone).items()},
         "tokens_per_second": batch_size / step,
@@ -170,7 +172,8 @@ def main() -> None:
         "model": arguments.model,
         "against_transformers": compare_with_transformers(arguments.model, arguments.runs),
         "decode": [
-            decode_beside_matmuls(arguments.model, batch_size, arguments.runs)
+            decode_beside_matmuls(arguments.model, batch_size, prompt_len, arguments.runs)
+            for prompt_len in (16, 96)
             for batch_size in (1, 8, 32)
         ],
         "memory": memory_use(arguments.model),
