@@ -111,7 +111,8 @@ class SparseDecode:
         weights = _compressed_rows(self.pattern, weights.flatten())
         # F.embedding_bag would be twice as fast, but leaves the CPU in a state in which the next
         # matrix products of up to 8 rows take twice their time.
-        return torch.sparse.mm(weights, values).view(q.shape)
+        out: Tensor = torch.sparse.mm(weights, values)
+        return out.view(q.shape)
 
 
 def _compressed_rows(pattern: Tensor, values: Float[Tensor, " num_entries"]) -> Tensor:
