@@ -140,8 +140,6 @@ class EngineCoreOutput:
         new_token_ids: Tokens generated in this step.
         finish_reason: Why it ended; `None` while it runs.
         stop_reason: The stop token id that ended it, if one of `stop_token_ids` did.
-        num_cached_tokens: Prompt tokens found in the prefix cache at its first admission.
-        num_preemptions: How often it was preempted so far.
         logprobs: Of the new token, if asked for.
         prompt_logprobs: Of the prompt tokens computed in this step, if asked for. A step can bring
             these without a new token.
@@ -151,7 +149,5 @@ class EngineCoreOutput:
     new_token_ids: tuple[int, ...]
     finish_reason: FinishReason | None = None
     stop_reason: int | None = None
-    num_cached_tokens: int = 0
-    num_preemptions: int = 0
     logprobs: TokenLogprobs | None = None
     prompt_logprobs: PromptLogprobs | None = None

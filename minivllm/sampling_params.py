@@ -34,7 +34,7 @@ class SamplingParams:
         frequency_penalty: Taken from it for each time it was generated.
         repetition_penalty: Divides the positive logits, and multiplies the negative ones, of tokens
             in the prompt or the output; 1 changes nothing.
-        logit_bias: Token id -> number added to its logit.
+        logit_bias: Token id -> number added to its logit; beyond -100 and 100 these are taken.
         bad_words: Texts that must not be generated; their last token is banned once the others
             stand there.
         max_tokens: Most new tokens; `None` is as many as the context length allows.
@@ -136,7 +136,7 @@ class SamplingParams:
             for token_id, value in bias.items()
         )
         self._check("logit_bias", ok, rule)
-        return dict(bias)
+        return {token_id: max(-100.0, min(100.0, value)) for token_id, value in bias.items()}
 
     def _texts(self, name: str) -> tuple[str, ...]:
         value: Any = getattr(self, name)

@@ -32,7 +32,7 @@ PLAN = SchedulerOutput(
     finished_request_ids=["d"],
 )
 RESULT = ModelRunnerOutput(request_ids=["b", "a"], sampled_token_ids=[11, 12])
-OUTPUT = EngineCoreOutput("a", (12,), "stop", 12, 16, 1)
+OUTPUT = EngineCoreOutput("a", (12,), "stop", 12)
 ALL = [NEW, CACHED, PLAN, RESULT, OUTPUT]
 
 
@@ -78,4 +78,4 @@ def test_output_of_a_running_request_has_no_reason():
     output = EngineCoreOutput("a", (1,))
     assert output.finish_reason is None
     assert output.stop_reason is None
-    assert (output.num_cached_tokens, output.num_preemptions) == (0, 0)
+    assert (output.logprobs, output.prompt_logprobs) == (None, None)

@@ -1,6 +1,7 @@
-"""Which tokens may be drawn: top-k and top-p over a batch of logits.
+"""Which tokens may be drawn: min-p, top-k and top-p over a batch of logits.
 
-Both look at the logits of a row in descending order, so one sort serves both.
+Top-k and top-p look at the logits of a row in descending order, so one sort serves both; min-p
+needs none.
 Next file to read: `random.py`, how one of the tokens left is drawn.
 """
 
@@ -10,6 +11,21 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
+
+
+def apply_min_p(
+    logits: Float[Tensor, "num_rows vocab_size"], min_ps: Float[Tensor, " num_rows"]
+) -> Float[Tensor, "num_rows vocab_size"]:
+    """The logits with -inf for each token less likely than its row's `min_p * max(probs)`.
+
+    A ratio of probabilities is a difference of logits, so no softmax is needed.
+
+    Args:
+        logits: Already divided by the temperature; not changed.
+        min_ps: From 0, which keeps all, to 1, which keeps the most likely token and its equals.
+    """
+    threshold = logits.amax(-1, keepdim=True) + min_ps[:, None].log()
+    return logits.masked_fill(logits < threshold, float("-inf"))
 
 
 def apply_top_k_top_p(

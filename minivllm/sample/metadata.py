@@ -13,32 +13,47 @@ import torch
 from jaxtyping import Float, Int, Int64
 from torch import Tensor
 
-HostFloats = np.ndarray[tuple[int], np.dtype[np.floating]]
+from minivllm.sample.adjust import LogitChanges
+
 HostInts = np.ndarray[tuple[int], np.dtype[np.integer]]
+
+SETTINGS = np.dtype(  # of a row, on the host
+    [
+        ("temperature", np.float32),  # 0: the most likely token
+        ("min_p", np.float32),  # 0: keep all
+        ("top_k", np.int64),  # 0 or less: keep all
+        ("top_p", np.float32),  # 1: keep all
+        ("seed", np.int64),
+    ]
+)
 
 
 @dataclass(frozen=True, kw_only=True)
 class SamplingMetadata:
     """What the sampler is asked for, one entry per row of logits.
 
-    The last three fields deal all rows into kinds that cost differently. Their lengths are known
-    to the host, so the sampler never asks the device which work there is.
+    The three lists of rows deal all rows into kinds that cost differently. Their lengths are known
+    to the host, as is what is `None`, so the sampler never asks the device which work there is.
 
     Attributes:
+        changes: Changes to single logits; `None` if no row has any.
         temperatures: 0 takes the most likely token.
-        top_ps: Probability that the kept tokens reach together; 1 keeps all.
+        min_ps: Share of the largest probability that a token must reach; `None` if no row asks.
         top_ks: How many of the most likely tokens are kept; 0 or less keeps all.
+        top_ps: Probability that the kept tokens reach together; 1 keeps all.
         seeds: Of each row's random numbers.
         positions: The position that the new token will have in its request. With the seed it
             fixes the random numbers: the same request draws the same tokens in any batch.
         greedy_rows: Rows with temperature 0.
-        random_rows: Rows that draw from all tokens.
+        random_rows: Rows that draw without top-k and top-p.
         filtered_rows: Rows that draw from the tokens that top-k and top-p leave.
     """
 
+    changes: LogitChanges | None
     temperatures: Float[Tensor, " num_rows"]
-    top_ps: Float[Tensor, " num_rows"]
+    min_ps: Float[Tensor, " num_rows"] | None
     top_ks: Int[Tensor, " num_rows"]
+    top_ps: Float[Tensor, " num_rows"]
     seeds: Int64[Tensor, " num_rows"]
     positions: Int64[Tensor, " num_rows"]
     greedy_rows: Int64[Tensor, " num_greedy_rows"]
@@ -48,27 +63,28 @@ class SamplingMetadata:
     @classmethod
     def from_numpy(
         cls,
-        temperatures: HostFloats,
-        top_ps: HostFloats,
-        top_ks: HostInts,
-        seeds: HostInts,
+        settings: np.ndarray,
         positions: HostInts,
+        changes: LogitChanges | None,
         device: torch.device,
     ) -> SamplingMetadata:
-        """The metadata of rows whose settings stand in columns on the host."""
-        is_greedy = temperatures == 0
-        is_filtered = ~is_greedy & ((top_ks > 0) | (top_ps < 1))
+        """The metadata of rows whose settings stand on the host, one `SETTINGS` record each."""
+        is_greedy = settings["temperature"] == 0
+        is_filtered = ~is_greedy & ((settings["top_k"] > 0) | (settings["top_p"] < 1))
+        has_min_p = bool((settings["min_p"] > 0).any())
 
-        def to_device(array: np.ndarray, dtype: type) -> Tensor:
-            return torch.from_numpy(array.astype(dtype)).to(device, non_blocking=True)
+        def to_device(array: np.ndarray) -> Tensor:  # copied: a field of records has gaps
+            return torch.from_numpy(array.copy()).to(device, non_blocking=True)
 
         return cls(
-            temperatures=to_device(temperatures, np.float32),
-            top_ps=to_device(top_ps, np.float32),
-            top_ks=to_device(top_ks, np.int64),
-            seeds=to_device(seeds, np.int64),
-            positions=to_device(positions, np.int64),
-            greedy_rows=to_device(np.flatnonzero(is_greedy), np.int64),
-            random_rows=to_device(np.flatnonzero(~is_greedy & ~is_filtered), np.int64),
-            filtered_rows=to_device(np.flatnonzero(is_filtered), np.int64),
+            changes=changes,
+            temperatures=to_device(settings["temperature"]),
+            min_ps=to_device(settings["min_p"]) if has_min_p else None,
+            top_ks=to_device(settings["top_k"]),
+            top_ps=to_device(settings["top_p"]),
+            seeds=to_device(settings["seed"]),
+            positions=to_device(positions.astype(np.int64)),
+            greedy_rows=to_device(np.flatnonzero(is_greedy)),
+            random_rows=to_device(np.flatnonzero(~is_greedy & ~is_filtered)),
+            filtered_rows=to_device(np.flatnonzero(is_filtered)),
         )

@@ -2,11 +2,13 @@
 
 The order is vLLM's, because it changes what is drawn:
 
-    float32 -> temperature -> top-k -> top-p -> draw
+    float32 -> bias, bans, penalties -> temperature -> min-p -> top-k -> top-p -> draw
 
-Greedy rows skip all but the first. What one row gets depends on that row alone, bit for bit: its
-settings, its logits, and random numbers that are a function of its seed and position.
-Next file to read: `logits.py` for top-k and top-p, `random.py` for the draw.
+Greedy rows take the largest logit after the penalties. What one row gets depends on that row alone,
+bit for bit: its settings, its logits, and random numbers that are a function of its seed and
+position.
+Next file to read: `adjust.py` for the changes to single logits, then `logits.py` for min-p, top-k
+and top-p, `random.py` for the draw.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
-from minivllm.sample.logits import apply_top_k_top_p
+from minivllm.sample.logits import apply_min_p, apply_top_k_top_p
 from minivllm.sample.metadata import SamplingMetadata
 from minivllm.sample.random import gumbel
 from minivllm.sampling_params import MIN_TEMPERATURE
@@ -31,12 +33,13 @@ class Sampler:
     def __call__(
         self, logits: Float[Tensor, "num_rows vocab_size"], metadata: SamplingMetadata
     ) -> Int64[Tensor, " num_rows"]:
-        """A token id per row.
+        """A token id per row; `logits` are not changed.
 
         Of equally likely tokens a greedy row takes the lowest id. A logit of -inf is never
         chosen unless a row has no other. A row with NaN logits gets some token of the vocabulary.
         """
-        logits = logits.float()
+        changes = metadata.changes
+        logits = logits.float() if changes is None else changes.apply(logits)
         if len(metadata.greedy_rows) == len(logits):
             return logits.argmax(-1)
         token_ids = torch.empty(len(logits), dtype=torch.int64, device=logits.device)
@@ -57,9 +60,10 @@ def scaled_logits(
     metadata: SamplingMetadata,
     rows: Int64[Tensor, " num_chosen"],
 ) -> Float[Tensor, "num_chosen vocab_size"]:
-    """The logits of `rows`, divided by their temperatures."""
+    """The logits of `rows`, divided by their temperatures; -inf where min-p rules a token out."""
     temperatures = metadata.temperatures[rows].clamp(min=MIN_TEMPERATURE)
-    return logits[rows] / temperatures[:, None]
+    scaled = logits[rows] / temperatures[:, None]
+    return scaled if metadata.min_ps is None else apply_min_p(scaled, metadata.min_ps[rows])
 
 
 def draw(

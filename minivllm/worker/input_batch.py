@@ -20,6 +20,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from minivllm.messages import CachedRequestData, NewRequestData, SchedulerOutput
+from minivllm.sample.adjust import LogitRules, has_rules
+from minivllm.sample.metadata import SETTINGS
 
 
 class InputBatch:
@@ -33,7 +35,11 @@ class InputBatch:
         num_computed_tokens: How many of them have keys and values in the cache.
         block_table: Physical blocks, `[max_num_seqs, max_num_blocks]`; beyond `num_blocks` 0.
         num_blocks: How many blocks a row has.
-        temperature: Of each row, as are `top_p`, `top_k` (0: all) and `seed`.
+        num_prompt_tokens: How many of the known tokens are the prompt.
+        settings: How each row samples, a record of `SETTINGS`.
+        logit_rules: Bias, bans and penalties of the requests that ask for some.
+        num_logprobs: How many of the most likely tokens to report, for requests that ask.
+        num_prompt_logprobs: The same for the tokens of the prompt.
     """
 
     def __init__(self, max_num_seqs: int, max_model_len: int, block_size: int) -> None:
@@ -46,10 +52,12 @@ class InputBatch:
         self.num_computed_tokens = np.zeros(max_num_seqs, np.int32)
         self.block_table = np.zeros((max_num_seqs, max_num_blocks), np.int32)
         self.num_blocks = np.zeros(max_num_seqs, np.int32)
-        self.temperature = np.zeros(max_num_seqs, np.float32)
-        self.top_p = np.ones(max_num_seqs, np.float32)
-        self.top_k = np.zeros(max_num_seqs, np.int32)
-        self.seed = np.zeros(max_num_seqs, np.int64)
+        self.num_prompt_tokens = np.zeros(max_num_seqs, np.int32)
+        self.settings = np.zeros(max_num_seqs, SETTINGS)
+        # few requests ask for these, so they are no columns, and cost the others nothing
+        self.logit_rules: dict[str, LogitRules] = {}
+        self.num_logprobs: dict[str, int] = {}
+        self.num_prompt_logprobs: dict[str, int] = {}
 
     def update(self, plan: SchedulerOutput) -> None:
         """Bring the rows to where the plan stands: requests removed, added, moved on."""
@@ -74,11 +82,19 @@ class InputBatch:
         self.num_computed_tokens[row] = new.num_computed_tokens
         self.num_blocks[row] = 0
         self._append_blocks(row, new.block_ids)
+        self.num_prompt_tokens[row] = new.num_prompt_tokens
+        self._add_sampling(row, new)
+
+    def _add_sampling(self, row: int, new: NewRequestData) -> None:
         params = new.sampling_params
-        self.temperature[row] = params.temperature
-        self.top_p[row] = params.top_p
-        self.top_k[row] = params.top_k
-        self.seed[row] = new.seed
+        record = (params.temperature, params.min_p, params.top_k, params.top_p, new.seed)
+        self.settings[row] = record
+        if has_rules(params):
+            self.logit_rules[new.request_id] = LogitRules(new)
+        if params.logprobs is not None:
+            self.num_logprobs[new.request_id] = params.logprobs
+        if params.prompt_logprobs is not None:
+            self.num_prompt_logprobs[new.request_id] = params.prompt_logprobs
 
     def _advance(self, cached: CachedRequestData) -> None:
         rows = [self.row_of[request_id] for request_id in cached.request_ids]
@@ -104,6 +120,8 @@ class InputBatch:
             self.row_of[moved] = row
             for column in self._columns():
                 column[row] = column[last]
+        for asked in (self.logit_rules, self.num_logprobs, self.num_prompt_logprobs):
+            asked.pop(request_id, None)
         self.request_ids.pop()
         self.block_table[last] = 0
 
@@ -114,8 +132,6 @@ class InputBatch:
             self.num_computed_tokens,
             self.block_table,
             self.num_blocks,
-            self.temperature,
-            self.top_p,
-            self.top_k,
-            self.seed,
+            self.num_prompt_tokens,
+            self.settings,
         )

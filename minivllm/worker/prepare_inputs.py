@@ -23,6 +23,7 @@ from jaxtyping import Int64
 from torch import Tensor
 
 from minivllm.attention.metadata import AttentionMetadata
+from minivllm.sample.adjust import LogitChanges
 from minivllm.sample.metadata import SamplingMetadata
 from minivllm.worker.input_batch import InputBatch
 
@@ -111,10 +112,22 @@ def prepare_inputs(
 def _sampling_metadata(batch: InputBatch, rows: IntArray, device: torch.device) -> SamplingMetadata:
     """How the requests in `rows` sample the token that follows their last one."""
     return SamplingMetadata.from_numpy(
-        temperatures=batch.temperature[rows],
-        top_ps=batch.top_p[rows],
-        top_ks=batch.top_k[rows],
-        seeds=batch.seed[rows],
-        positions=batch.num_tokens[rows].astype(np.int64),
+        settings=batch.settings[rows],
+        positions=batch.num_tokens[rows],
+        changes=_logit_changes(batch, rows, device),
         device=device,
     )
+
+
+def _logit_changes(batch: InputBatch, rows: IntArray, device: torch.device) -> LogitChanges | None:
+    """What bias, bans and penalties change in the logits of `rows`, if anything."""
+    if not batch.logit_rules:
+        return None
+    parts: dict[int, np.ndarray] = {}
+    for i, row in enumerate(rows.tolist()):
+        rules = batch.logit_rules.get(batch.request_ids[row])
+        if rules is not None:
+            changes = rules.changes(batch.token_ids[row, : batch.num_tokens[row]])
+            if len(changes) > 0:
+                parts[i] = changes
+    return LogitChanges.from_rows(parts, device) if parts else None

@@ -1,4 +1,4 @@
-"""Top-k and top-p against a float64 oracle and Hugging Face's processors."""
+"""Min-p, top-k and top-p against a float64 oracle and Hugging Face's processors."""
 
 from __future__ import annotations
 
@@ -7,9 +7,13 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from transformers.generation.logits_process import TopKLogitsWarper, TopPLogitsWarper
+from transformers.generation.logits_process import (
+    MinPLogitsWarper,
+    TopKLogitsWarper,
+    TopPLogitsWarper,
+)
 
-from minivllm.sample.logits import apply_top_k_top_p, sort_descending
+from minivllm.sample.logits import apply_min_p, apply_top_k_top_p, sort_descending
 
 INF = float("inf")
 
@@ -96,6 +100,30 @@ def test_top_p_after_top_k_equals_transformers() -> None:
     expected = TopPLogitsWarper(0.7)(torch.empty(4, 0), TopKLogitsWarper(20)(None, logits))
     out = apply_top_k_top_p(logits, torch.full((4,), 20), torch.full((4,), 0.7))
     assert torch.equal(out, expected)
+
+
+@pytest.mark.parametrize("min_p", [0.0, 0.01, 0.3, 1.0])
+def test_min_p_equals_transformers(min_p: float) -> None:
+    logits = random_logits(4, 1000)
+    expected = MinPLogitsWarper(min_p)(torch.empty(4, 0), logits)
+    assert torch.equal(apply_min_p(logits, torch.full((4,), min_p)), expected)
+
+
+def test_each_row_has_its_own_min_p() -> None:
+    logits = torch.tensor([0.5, 0.25, 0.2, 0.05]).log().expand(4, -1)
+    out = apply_min_p(logits, torch.tensor([0.0, 0.3, 0.45, 0.9]))
+    assert (out > -INF).sum(-1).tolist() == [4, 3, 2, 1]
+    assert torch.equal(out[0], logits[0])
+
+
+def test_min_p_of_1_keeps_all_that_tie_with_the_best() -> None:
+    out = apply_min_p(torch.tensor([[2.0, 3.0, 3.0, -INF]]), torch.ones(1))
+    assert out.tolist() == [[-INF, 3.0, 3.0, -INF]]
+
+
+def test_min_p_leaves_a_row_without_any_likely_token_as_it_is() -> None:
+    logits = torch.full((1, 4), -INF)
+    assert torch.equal(apply_min_p(logits, torch.tensor([0.5])), logits)
 
 
 def test_all_that_tie_with_the_kth_are_kept() -> None:

@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 import torch
 from transformers.generation.logits_process import (
+    MinPLogitsWarper,
     TemperatureLogitsWarper,
     TopKLogitsWarper,
     TopPLogitsWarper,
 )
 
-from minivllm.sample.metadata import SamplingMetadata
+from minivllm.sample.adjust import CHANGE, LogitChanges
+from minivllm.sample.metadata import SETTINGS, SamplingMetadata
 from minivllm.sample.sampler import Sampler
 
 VOCAB_SIZE = 1001  # no multiple of any vector width
@@ -25,17 +27,17 @@ def metadata(
     top_ks: Sequence[int] | int = 0,
     seeds: Sequence[int] | int = 0,
     positions: Sequence[int] | int = 0,
+    min_ps: Sequence[float] | float = 0.0,
+    changes: LogitChanges | None = None,
     device: str = "cpu",
 ) -> SamplingMetadata:
-    def column(values: Sequence[float] | float, dtype: type) -> np.ndarray:
-        return np.broadcast_to(np.array(values, dtype), len(temperatures)).copy()
-
+    rows = np.zeros(len(temperatures), SETTINGS)
+    rows["temperature"], rows["top_p"], rows["top_k"] = temperatures, top_ps, top_ks
+    rows["min_p"], rows["seed"] = min_ps, seeds
     return SamplingMetadata.from_numpy(
-        temperatures=column(temperatures, np.float32),
-        top_ps=column(top_ps, np.float32),
-        top_ks=column(top_ks, np.int32),
-        seeds=column(seeds, np.int64),
-        positions=column(positions, np.int64),
+        settings=rows,
+        positions=np.broadcast_to(np.array(positions, np.int32), len(rows)),
+        changes=changes,
         device=torch.device(device),
     )
 
@@ -93,6 +95,7 @@ def test_row_draws_the_same_in_any_company() -> None:
     columns = {
         "temperatures": rng.choice([0.0, 0.3, 1.0, 1.7], num_rows),
         "top_ps": rng.choice([1.0, 0.9, 0.2], num_rows),
+        "min_ps": rng.choice([0.0, 0.05, 0.5], num_rows),
         "top_ks": rng.choice([0, 1, 40], num_rows),
         "seeds": rng.integers(0, 2**62, num_rows),
         "positions": rng.integers(0, 1000, num_rows),
@@ -129,6 +132,30 @@ def test_draws_follow_what_temperature_top_k_and_top_p_leave() -> None:
     counts = frequencies(logits, 20_000, temperature=1.5, top_ks=30, top_ps=0.8)
     assert 5 < (probs > 0).sum() < 30
     assert_drawn_from(counts, probs)
+
+
+def test_draws_follow_what_min_p_leaves() -> None:
+    logits = random_logits(1, 200)
+    scores = MinPLogitsWarper(0.08)(None, TemperatureLogitsWarper(1.5)(None, logits))
+    probs = scores.double().softmax(-1)[0].numpy()
+    assert 5 < (probs > 0).sum() < 50
+    assert_drawn_from(frequencies(logits, 20_000, temperature=1.5, min_ps=0.08), probs)
+
+
+def test_min_p_comes_after_temperature_and_before_top_p() -> None:
+    # at temperature 2 of the best: 1, 0.5, 0.4, 0.3. min-p 0.35 leaves three of them,
+    # 0.53, 0.26 and 0.21 of the whole, and top-p 0.75 the best two
+    logits = torch.tensor([[1.0, 0.5, 0.4, 0.3]]).log() * 2
+    counts = frequencies(logits, 500, temperature=2.0, min_ps=0.35, top_ps=0.75)
+    assert (counts > 0).tolist() == [True, True, False, False]
+    counts = frequencies(logits, 500, temperature=2.0, min_ps=0.35)
+    assert (counts > 0).tolist() == [True, True, True, False]
+
+
+def test_temperature_0_ignores_min_p() -> None:
+    logits = random_logits(3)
+    rows = metadata([0.0, 0.0, 1.0], min_ps=[0.5, 1.0, 1.0])
+    assert torch.equal(Sampler()(logits, rows), logits.argmax(-1))
 
 
 def test_draws_are_even_over_a_whole_vocabulary() -> None:
@@ -210,10 +237,17 @@ def test_cuda_draws_what_the_cpu_draws_without_waiting() -> None:
         "temperatures": [0.0, 0.7, 1.0, 2.0] * 16,
         "top_ps": [1.0, 1.0, 0.9, 1.0] * 16,
         "top_ks": [0, 0, 0, 50] * 16,
+        "min_ps": [0.0, 0.0, 0.0, 0.1] * 16,
         "seeds": range(64),
     }
-    expected = Sampler()(logits, metadata(**settings))
-    rows, on_cuda = metadata(**settings, device="cuda"), logits.cuda()
+    changes = np.array([(3, 5.0, 1.0, 0.0), (9, -np.inf, 1.0, 0.0), (11, 0.0, 1.5, 0.5)], CHANGE)
+
+    def rows_on(device: str) -> SamplingMetadata:
+        found = LogitChanges.from_rows({1: changes, 40: changes}, torch.device(device))
+        return metadata(**settings, changes=found, device=device)
+
+    expected = Sampler()(logits, rows_on("cpu"))
+    rows, on_cuda = rows_on("cuda"), logits.cuda()
     torch.cuda.set_sync_debug_mode("error")
     try:
         tokens = Sampler()(on_cuda, rows)

@@ -122,7 +122,7 @@ def test_rows_follow_the_plan_and_not_their_own_order():
 def test_sampling_parameters_follow_their_rows():
     batch = InputBatch(max_num_seqs=4, max_model_len=16, block_size=4)
     first = new("a", [10], [0], temperature=0.5, top_p=0.25, top_k=3)
-    batch.update(plan({}, [first, new("b", [20, 21], [1], temperature=0)]))
+    batch.update(plan({}, [first, new("b", [20, 21], [1], temperature=0.0)]))
 
     metadata = prepare_inputs(batch, {"b": 2, "a": 1}, CPU).sampling_metadata
 
@@ -135,7 +135,9 @@ def test_sampling_parameters_follow_their_rows():
 def test_a_removed_row_is_filled_by_the_last_one():
     batch = InputBatch(max_num_seqs=3, max_model_len=16, block_size=4)
     batch.update(
-        plan({}, [new("a", [10], [0]), new("b", [20], [1]), new("c", [30, 31], [2], temperature=0)])
+        plan(
+            {}, [new("a", [10], [0]), new("b", [20], [1]), new("c", [30, 31], [2], temperature=0.0)]
+        )
     )
 
     batch.update(plan({}, finished_request_ids=["a"]))
@@ -181,3 +183,28 @@ def test_decode_reads_the_sampled_token_from_its_row():
     assert inputs.positions.tolist() == [4]
     assert inputs.attn_metadata.slot_mapping.tolist() == [32]
     assert inputs.attn_metadata.block_table.tolist() == [[5, 8]]
+
+
+def test_changes_of_logits_follow_their_requests_when_rows_move():
+    batch = InputBatch(max_num_seqs=3, max_model_len=16, block_size=4)
+    last = new("c", [30, 31], [2], presence_penalty=0.5, repetition_penalty=2.0)
+    biased = new("b", [20], [1], logit_bias={7: 3.0})
+    batch.update(plan({}, [new("a", [10], [0]), biased, last]))
+    batch.update(plan({}, finished_request_ids=["a"]))
+    batch.append_tokens(np.array([0]), np.array([31]))
+
+    metadata = prepare_inputs(batch, {"b": 1, "c": 3}, CPU).sampling_metadata
+
+    changes = metadata.changes
+    assert changes.rows.tolist() == [0, 1, 1]
+    assert changes.token_ids.tolist() == [7, 30, 31]
+    assert changes.biases.tolist() == [3, 0, 0]
+    assert changes.factors.tolist() == [1, 2, 2]
+    assert changes.amounts.tolist() == [0, 0, 0.5]
+
+
+def test_prompt_length_moves_with_its_row():
+    batch = InputBatch(max_num_seqs=3, max_model_len=16, block_size=4)
+    batch.update(plan({}, [new("a", [10], [0]), new("b", [20, 21, 22], [1])]))
+    batch.update(plan({}, finished_request_ids=["a"]))
+    assert batch.num_prompt_tokens[0] == 3
