@@ -91,5 +91,7 @@ class StepPlan:
                 request_id=request.request_id,
                 num_tokens=self.num_scheduled_tokens[request.request_id],
                 num_computed_tokens=request.num_computed_tokens,
+                num_known_tokens=request.num_tokens,
+                new_block_ids=tuple(self.new_block_ids.get(request.request_id, ())),
             )
             trace.add(event)

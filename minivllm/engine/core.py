@@ -7,6 +7,7 @@ Next file to read: `minivllm/core/scheduler.py`.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -15,12 +16,14 @@ from minivllm.core.block_pool import BlockPool
 from minivllm.core.kv_cache_manager import KVCacheManager
 from minivllm.core.request import Request
 from minivllm.core.scheduler import Scheduler
+from minivllm.engine.stats import StatsCounter
 from minivllm.errors import EngineDeadError
 from minivllm.executor.base import Executor
 from minivllm.executor.uniproc import UniProcExecutor
 from minivllm.messages import EngineCoreOutput
 from minivllm.models.hf_config import ModelArchitecture
-from minivllm.trace import Trace
+from minivllm.outputs import FinishReason
+from minivllm.trace import StepExecuted, StepFailed, Trace
 
 
 class EngineCore:
@@ -30,6 +33,7 @@ class EngineCore:
         executor: Runs the plans.
         scheduler: Makes them.
         kv_cache_manager: Gives the requests their blocks.
+        stats: Counts what is done.
     """
 
     def __init__(
@@ -54,6 +58,10 @@ class EngineCore:
         self.scheduler: Scheduler = (parts.scheduler or Scheduler)(
             config.scheduler_config, self.kv_cache_manager, trace=trace
         )
+        self.stats = StatsCounter()
+        self._trace = trace
+        if trace is not None:
+            trace.num_blocks, trace.block_size = num_blocks, cache.block_size
         self._is_dead = False
 
     def add_request(self, request: Request) -> None:
@@ -66,9 +74,9 @@ class EngineCore:
         self._check_alive()
         self.scheduler.add_request(request)
 
-    def abort(self, request_ids: Iterable[str]) -> None:
-        """End requests early; unknown ids are ignored."""
-        self.scheduler.abort(request_ids)
+    def abort(self, request_ids: Iterable[str], reason: FinishReason = "abort") -> None:
+        """End requests early, for any `reason` that only text can tell; unknown ids are ignored."""
+        self.scheduler.abort(request_ids, reason)
 
     def has_unfinished_requests(self) -> bool:
         """Whether another step has something to do."""
@@ -84,13 +92,29 @@ class EngineCore:
             EngineDeadError: The engine was shut down, or failed beyond recovery.
         """
         self._check_alive()
+        start = time.monotonic()
         try:
             plan = self.scheduler.schedule()
+            kv_usage = self.kv_cache_manager.usage
+            self.stats.count_plan(plan, self.scheduler.requests, kv_usage)
+            num_running, num_waiting = len(self.scheduler.running), len(self.scheduler.waiting)
             output = self.executor.execute_model(plan)
             core_outputs = self.scheduler.update_from_output(plan, output)
         except BaseException:  # Ctrl-C too: whatever happened, the next step must find order
             self._recover()
             raise
+        seconds = time.monotonic() - start
+        self.stats.count_step(seconds, len(output.sampled_token_ids))
+        if self._trace is not None:
+            event = StepExecuted(
+                step=plan.step,
+                start=start - self._trace.began,
+                seconds=seconds,
+                num_running=num_running,
+                num_waiting=num_waiting,
+                kv_usage=kv_usage,
+            )
+            self._trace.add(event)
         if plan.total_num_scheduled_tokens == 0 and self.has_unfinished_requests():
             raise RuntimeError(
                 f"step {plan.step} has nothing to run, though requests are unfinished: "
@@ -112,6 +136,8 @@ class EngineCore:
         self._is_dead = True  # unless both of these succeed
         self.executor.reset()
         self.scheduler.recover()
+        if self._trace is not None:
+            self._trace.add(StepFailed(step=self._trace.step))
         self._is_dead = False
 
     def _check_alive(self) -> None:

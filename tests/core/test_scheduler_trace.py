@@ -28,9 +28,20 @@ def test_trace_of_one_request():
         BlockAllocated(step=0, block_id=0),
         BlockAllocated(step=0, block_id=1),
         BlockCached(step=0, block_id=0, block_hash=first_hash),
-        RequestScheduled(step=0, request_id="a", num_tokens=4, num_computed_tokens=0),
-        RequestScheduled(step=1, request_id="a", num_tokens=2, num_computed_tokens=4),
-        RequestScheduled(step=2, request_id="a", num_tokens=1, num_computed_tokens=6),
+        RequestScheduled(
+            step=0,
+            request_id="a",
+            num_tokens=4,
+            num_computed_tokens=0,
+            num_known_tokens=6,
+            new_block_ids=(0, 1),
+        ),
+        RequestScheduled(
+            step=1, request_id="a", num_tokens=2, num_computed_tokens=4, num_known_tokens=6
+        ),
+        RequestScheduled(
+            step=2, request_id="a", num_tokens=1, num_computed_tokens=6, num_known_tokens=7
+        ),
         BlockFreed(step=2, block_id=1),
         BlockFreed(step=2, block_id=0),
         RequestFinished(step=2, request_id="a", finish_reason="length"),
