@@ -7,7 +7,7 @@ Next file to read: `minivllm/engine/llm_engine.py`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
 from pathlib import Path
 from types import TracebackType
@@ -18,6 +18,7 @@ from tqdm import tqdm
 from minivllm.config import LLMConfig
 from minivllm.engine.input_processor import Prompt
 from minivllm.engine.llm_engine import LLMEngine
+from minivllm.engine.stats import EngineStats
 from minivllm.engine.tokenizer import chat_token_ids
 from minivllm.errors import ConfigError, RequestError
 from minivllm.outputs import RequestOutput
@@ -89,26 +90,22 @@ class LLM:
         params = _one_each("sampling_params", sampling_params, len(prompts))
         priorities = _one_each("priority", priority if priority is not None else 0, len(prompts))
         request_ids: list[str] = []
+        ended: dict[str, RequestOutput] = {}
         try:
             for prompt, param, prio in zip(prompts, params, priorities, strict=True):
-                request_id = f"llm-{next(self._request_numbers)}"
+                request_id = self._new_request_id()
                 request_ids.append(request_id)
-                self.engine.add_request(request_id, prompt, param, priority=prio, stream=False)
-            outputs = self._run(request_ids, use_tqdm=use_tqdm)
+                self.engine.add_request(
+                    request_id, prompt, param, priority=prio, stream=False, inbox=ended
+                )
+            with tqdm(total=len(prompts), desc="prompts", disable=not use_tqdm, unit="") as bar:
+                while len(ended) < len(request_ids):
+                    self.engine.advance()
+                    bar.update(len(ended) - bar.n)
         except BaseException:  # Ctrl-C too: the next call must find an engine without leftovers
             self.engine.abort(request_ids)
             raise
-        return [outputs[request_id] for request_id in request_ids]
-
-    def _run(self, request_ids: Sequence[str], *, use_tqdm: bool) -> dict[str, RequestOutput]:
-        outputs: dict[str, RequestOutput] = {}
-        own = set(request_ids)
-        with tqdm(total=len(own), desc="prompts", disable=not use_tqdm, unit="") as bar:
-            while len(outputs) < len(own):
-                ended = [o for o in self.engine.step() if o.finished and o.request_id in own]
-                outputs.update({output.request_id: output for output in ended})
-                bar.update(len(ended))
-        return outputs
+        return [ended[request_id] for request_id in request_ids]
 
     def chat(
         self,
@@ -132,6 +129,48 @@ class LLM:
         prompts = [chat_token_ids(self.engine.tokenizer, each) for each in conversations]
         return self.generate(prompts, sampling_params, use_tqdm=use_tqdm)
 
+    def stream(
+        self, prompt: Prompt, sampling_params: SamplingParams | None = None
+    ) -> Iterator[str]:
+        """The continuation of one prompt, piece by piece, as it is generated.
+
+        The pieces together are the text that `generate` would give. Leaving the loop early ends
+        the request. Other requests of this engine go on while a piece is waited for.
+
+        Raises:
+            RequestError: The prompt can't be served, or several continuations are asked for.
+        """
+        if sampling_params is not None and getattr(sampling_params, "n", 1) != 1:
+            raise RequestError(
+                f"n={sampling_params.n} continuations can't share one stream of text: use n=1, or "
+                "generate()"
+            )
+        request_id = self._new_request_id()
+        inbox: dict[str, RequestOutput] = {}
+        self.engine.add_request(request_id, prompt, sampling_params, inbox=inbox)
+        pieces = self._pieces(request_id, inbox)
+        next(pieces)  # into its `try`: from now on, dropping it aborts the request
+        return pieces
+
+    def _pieces(self, request_id: str, inbox: dict[str, RequestOutput]) -> Iterator[str]:
+        num_given, is_finished = 0, False
+        try:
+            yield ""  # for `stream`, not for its caller
+            while not is_finished:
+                self.engine.advance()
+                output = inbox.pop(request_id, None)
+                if output is None:
+                    continue
+                is_finished = output.finished
+                if len(output.output_text) > num_given:
+                    yield output.output_text[num_given:]
+                    num_given = len(output.output_text)
+        finally:
+            self.engine.abort(request_id)
+
+    def _new_request_id(self) -> str:
+        return f"llm-{next(self._request_numbers)}"
+
     def get_tokenizer(self) -> Any:
         """The Hugging Face tokenizer."""
         return self.engine.tokenizer
@@ -140,6 +179,10 @@ class LLM:
     def trace(self) -> Trace | None:
         """The decisions made so far; `None` unless built with `trace=True`."""
         return self.engine.trace
+
+    def stats(self) -> EngineStats:
+        """What was done since the model was loaded: tokens, times, hit rate, KV-cache use."""
+        return self.engine.stats()
 
     def reset_prefix_cache(self) -> bool:
         """Forget every cached prefix. Gives `False`, and does nothing, while requests run."""

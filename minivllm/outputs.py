@@ -19,12 +19,12 @@ class Logprob:
     Attributes:
         logprob: The natural logarithm of its probability.
         rank: Its place among all tokens; 1 is the most likely.
-        decoded_token: Its text by itself.
+        decoded_token: Its text by itself; `None` where no text is made (`detokenize=False`).
     """
 
     logprob: float
     rank: int
-    decoded_token: str
+    decoded_token: str | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,16 +59,38 @@ class RequestMetrics:
     Attributes:
         arrival_time: The request was added.
         first_token_time: Its first token came back; `None` if none did.
+        last_token_time: Its latest token came back; `None` if none did.
         finished_time: It ended; `None` while it runs.
+        num_output_tokens: Generated tokens; of the longest continuation if there are several.
         num_cached_tokens: Prompt tokens that the prefix cache saved from being computed.
         num_preemptions: How often it lost its blocks and was computed anew.
     """
 
     arrival_time: float
     first_token_time: float | None = None
+    last_token_time: float | None = None
     finished_time: float | None = None
+    num_output_tokens: int = 0
     num_cached_tokens: int = 0
     num_preemptions: int = 0
+
+    @property
+    def time_to_first_token(self) -> float | None:
+        """Seconds from arrival to the first token; `None` before it."""
+        return None if self.first_token_time is None else self.first_token_time - self.arrival_time
+
+    @property
+    def time_per_output_token(self) -> float | None:
+        """Mean seconds from one token to the next; `None` before the second."""
+        if self.first_token_time is None or self.last_token_time is None:
+            return None
+        num_gaps = self.num_output_tokens - 1
+        return (self.last_token_time - self.first_token_time) / num_gaps if num_gaps > 0 else None
+
+    @property
+    def latency(self) -> float | None:
+        """Seconds from arrival to end; `None` while it runs."""
+        return None if self.finished_time is None else self.finished_time - self.arrival_time
 
 
 @dataclass(frozen=True, kw_only=True)

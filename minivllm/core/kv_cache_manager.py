@@ -52,8 +52,10 @@ class KVCacheManager:
 
         At least one token is left to compute, the last: its hidden state is what the next token
         is sampled from. The blocks are not yet the request's; `allocate_slots` makes them so.
+        A request for prompt log-probabilities hits nothing: they take the hidden state of every
+        prompt token.
         """
-        if not self.pool.enable_caching:
+        if not self.pool.enable_caching or request.sampling_params.prompt_logprobs is not None:
             return []
         num_full = (request.num_tokens - 1) // self.block_size
         extend_block_hashes(request.block_hashes, request.token_ids, self.block_size, num_full)

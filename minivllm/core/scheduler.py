@@ -24,19 +24,15 @@ from collections.abc import Iterable
 
 from minivllm.config import SchedulerConfig
 from minivllm.core.kv_cache_manager import KVCacheManager
+from minivllm.core.logprobs import attach_logprobs
 from minivllm.core.request import Request, RequestStatus
 from minivllm.core.request_queue import RequestQueue, policy_key
 from minivllm.core.step_plan import StepPlan
 from minivllm.core.stop import check_stop
 from minivllm.errors import RequestError
 from minivllm.messages import EngineCoreOutput, ModelRunnerOutput, SchedulerOutput
-from minivllm.trace import (
-    RequestAdded,
-    RequestFinished,
-    RequestPreempted,
-    RequestResumed,
-    Trace,
-)
+from minivllm.outputs import FinishReason
+from minivllm.trace import RequestAdded, RequestFinished, RequestPreempted, RequestResumed, Trace
 
 
 class Scheduler:
@@ -217,7 +213,7 @@ class Scheduler:
         """Enter what a step computed: tokens appended, ended requests freed.
 
         Returns:
-            One entry for each request that got a token.
+            One entry for each request that got a token, or log-probabilities of its prompt.
         """
         sampled = dict(zip(output.request_ids, output.sampled_token_ids, strict=True))
         core_outputs = []
@@ -235,20 +231,17 @@ class Scheduler:
                 has_ended = True
             core_outputs.append(
                 EngineCoreOutput(
-                    request_id,
-                    (token_id,),
-                    request.finish_reason,
-                    request.stop_reason,
-                    request.num_cached_tokens or 0,
-                    request.num_preemptions,
+                    request_id, (token_id,), request.finish_reason, request.stop_reason
                 )
             )
         assert len(core_outputs) == len(sampled), "only who has nothing left to compute samples"
         if has_ended:
             self.running = [r for r in self.running if r.finish_reason is None]
+        if output.logprobs or output.prompt_logprobs:
+            attach_logprobs(core_outputs, output)
         return core_outputs
 
-    def abort(self, request_ids: Iterable[str]) -> None:
+    def abort(self, request_ids: Iterable[str], reason: FinishReason = "abort") -> None:
         """End requests early, wherever they stand; ids that are unknown or ended are ignored."""
         for request_id in request_ids:
             request = self.requests.get(request_id)
@@ -258,7 +251,7 @@ class Scheduler:
                 self.running.remove(request)
             else:
                 self.waiting.remove(request)
-            request.finish_reason = "abort"
+            request.finish_reason = reason
             self._finish(request)
 
     def _finish(self, request: Request) -> None:

@@ -13,9 +13,10 @@ def check_stop(request: Request) -> bool:
 
     A stop or end-of-text token comes before the length: a request whose last allowed token is
     end-of-text has said all it had to say. The stop reason of an end-of-text token is `None`.
+    Before `min_tokens` only the length ends it.
     """
     last_token_id = request.token_ids[-1]
-    if last_token_id in request.stop_token_ids:
+    if last_token_id in request.stop_token_ids and _has_min_tokens(request):
         request.finish_reason = "stop"
         if last_token_id not in request.eos_token_ids:
             request.stop_reason = last_token_id
@@ -24,3 +25,8 @@ def check_stop(request: Request) -> bool:
         request.finish_reason = "length"
         return True
     return False
+
+
+def _has_min_tokens(request: Request) -> bool:
+    num_new = len(request.token_ids) - request.num_prompt_tokens
+    return num_new >= request.sampling_params.min_tokens

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from minivllm.config import is_int
 from minivllm.core.request import Request
+from minivllm.engine.tokenizer import check_is_encodable
 from minivllm.errors import RequestError
 from minivllm.sampling_params import SamplingParams
 
@@ -51,8 +52,8 @@ class InputProcessor:
 
     def process(
         self, request_id: str, prompt: Prompt, params: SamplingParams | None, priority: int
-    ) -> tuple[str | None, Request]:
-        """The prompt's text, if it was given as one, and the request.
+    ) -> tuple[str | None, list[Request]]:
+        """The prompt's text, if it was given as one, and a request for each continuation.
 
         Raises:
             RequestError: It can't be served; the message says why and what would help.
@@ -65,24 +66,31 @@ class InputProcessor:
         self._check_params(params)
         text, token_ids = self._tokenize(prompt)
         self._check_token_ids(token_ids, from_text=text is not None)
+        bad_words = self._bad_words(params)
         number = self._num_requests
-        self._num_requests += 1
-        request = Request(
-            request_id=request_id,
-            token_ids=token_ids,
-            sampling_params=params,
-            max_model_len=self._limits.max_model_len,
-            seed=self._seed(params, number),
-            eos_token_ids=self._limits.eos_token_ids,
-            priority=priority,
-            arrival=number,
-        )
-        return text, request
+        self._num_requests += params.n
+        seed = self._seed(params, number)
+        requests = [
+            Request(
+                request_id=request_id if params.n == 1 else f"{request_id}#{index}",
+                token_ids=token_ids,
+                sampling_params=params if index == 0 else _without_prompt_logprobs(params),
+                max_model_len=self._limits.max_model_len,
+                seed=(seed + index) % _SEED_RANGE,
+                eos_token_ids=self._limits.eos_token_ids,
+                bad_words_token_ids=bad_words,
+                priority=priority,
+                arrival=number + index,
+            )
+            for index in range(params.n)
+        ]
+        return text, requests
 
     def _tokenize(self, prompt: Prompt) -> tuple[str | None, list[Any]]:
         if isinstance(prompt, Mapping):
             prompt = _prompt_in_dict(prompt)
         if isinstance(prompt, str):
+            check_is_encodable("prompt", prompt)
             return prompt, [int(token_id) for token_id in self._tokenizer.encode(prompt)]
         if not isinstance(prompt, Sequence) or isinstance(prompt, bytes):
             raise RequestError(
@@ -110,18 +118,53 @@ class InputProcessor:
     def _check_params(self, params: SamplingParams) -> None:
         if not isinstance(params, SamplingParams):
             raise RequestError(f"sampling_params={params!r} must be a SamplingParams")
-        for token_id in params.stop_token_ids or ():
-            if token_id >= self._limits.vocab_size:
+        vocab_size = self._limits.vocab_size
+        for name in ("stop_token_ids", "logit_bias"):
+            for token_id in getattr(params, name) or ():
+                if token_id >= vocab_size:
+                    raise RequestError(
+                        f"{name} holds {token_id}, but the model's ids end at {vocab_size - 1}"
+                    )
+        for name in ("logprobs", "prompt_logprobs"):
+            num_top = getattr(params, name)
+            if num_top is not None and num_top > vocab_size:
+                raise RequestError(f"{name}={num_top} is more than the model's {vocab_size} tokens")
+
+    def _bad_words(self, params: SamplingParams) -> list[list[int]]:
+        """The tokens of each bad word, as a text begins with it and as it follows a space.
+
+        The second is another word only where a tokenizer writes the space into its first token.
+        """
+        found = []
+        for word in params.bad_words or ():
+            check_is_encodable("bad_words", word)
+            bare = word.lstrip() or word
+            alone, spaced = (
+                [int(i) for i in self._tokenizer.encode(text, add_special_tokens=False)]
+                for text in (bare, f" {bare}")
+            )
+            found.append(alone)
+            if len(spaced) == len(alone) and spaced[0] != alone[0]:
+                found.append(spaced)
+        for token_ids in found:
+            if not token_ids or max(token_ids) >= self._limits.vocab_size:
                 raise RequestError(
-                    f"stop_token_ids holds {token_id}, but the model's ids end at "
-                    f"{self._limits.vocab_size - 1}"
+                    f"bad_words={list(params.bad_words or ())!r} become the tokens {found}, but "
+                    f"the model's ids are 0 to {self._limits.vocab_size - 1}: the tokenizer does "
+                    "not fit the model"
                 )
+        return found
 
     def _seed(self, params: SamplingParams, number: int) -> int:
         if params.seed is not None:
             return params.seed % _SEED_RANGE
         digest = hashlib.sha256(b"%d,%d" % (self._limits.seed, number)).digest()
         return int.from_bytes(digest[:8], "little") % _SEED_RANGE
+
+
+def _without_prompt_logprobs(params: SamplingParams) -> SamplingParams:
+    """For all continuations but the first, whose prompt is the same: they can use the cache."""
+    return params if params.prompt_logprobs is None else replace(params, prompt_logprobs=None)
 
 
 def _prompt_in_dict(prompt: Mapping[str, Any]) -> str | Sequence[int]:

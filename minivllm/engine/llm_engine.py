@@ -13,7 +13,8 @@ from dataclasses import replace
 from minivllm.config import LLMConfig
 from minivllm.engine.core import EngineCore
 from minivllm.engine.input_processor import InputProcessor, ModelLimits, Prompt
-from minivllm.engine.output_processor import OutputProcessor
+from minivllm.engine.output_processor import Inbox, OutputProcessor
+from minivllm.engine.stats import EngineStats
 from minivllm.engine.tokenizer import default_sampling_params, load_tokenizer
 from minivllm.hub import resolve_model
 from minivllm.models.hf_config import (
@@ -59,14 +60,15 @@ class LLMEngine:
         limits = ModelLimits(
             vocab_size=arch.vocab_size,
             max_model_len=scheduler_config.max_model_len,
-            eos_token_ids=frozenset(eos_ids),
+            eos_token_ids=frozenset(i for i in eos_ids if i < arch.vocab_size),
             default_params=default_sampling_params(generation_config),
             seed=model_config.seed,
         )
         self.trace = Trace() if config.trace else None
         self._input_processor = InputProcessor(self.tokenizer, limits)
-        self._output_processor = OutputProcessor(self.tokenizer)
         self.core = EngineCore(self.config, arch, folder, self.trace)
+        self._output_processor = OutputProcessor(self.tokenizer, self.core.abort, self.core.stats)
+        self._inbox: Inbox = {}  # of requests that brought none of their own
 
     def add_request(
         self,
@@ -76,8 +78,11 @@ class LLMEngine:
         *,
         priority: int = 0,
         stream: bool = True,
+        inbox: Inbox | None = None,
     ) -> str:
         """Queue a prompt; gives its id back.
+
+        With `n > 1` the core gets n requests, named `request_id#0` and so on.
 
         Args:
             request_id: A name that no unfinished request has.
@@ -85,29 +90,59 @@ class LLMEngine:
             params: How to sample; `None` takes the defaults of the model's generation config.
             priority: Smaller runs first, where the policy is "priority".
             stream: Report it in each step in which it gets a token, not only at its end.
+            inbox: Where its outputs go, under its id; `None` lets `step` give them.
 
         Raises:
             RequestError: It can never be served; other requests are not affected.
         """
-        text, request = self._input_processor.process(request_id, prompt, params, priority)
-        self.core.add_request(request)
-        self._output_processor.add_request(request, text, is_streamed=stream)
+        text, requests = self._input_processor.process(request_id, prompt, params, priority)
+        inbox = self._inbox if inbox is None else inbox
+        self._output_processor.add_request(
+            request_id, text, requests, is_streamed=stream, inbox=inbox
+        )
+        try:
+            for request in requests:
+                self.core.add_request(request)
+        except BaseException:  # all continuations, or none
+            self.abort(request_id)
+            raise
         return request_id
 
     def step(self) -> list[RequestOutput]:
-        """One step; gives the outputs of requests that ended in it, or are streamed."""
-        return self._output_processor.process(self.core.step())
+        """One step; gives the outputs of requests that ended or, if streamed, got a token.
+
+        Those that brought an inbox are left out. Those from steps that `LLM.generate` and
+        `LLM.stream` took in the meantime are in it, the latest of each request.
+        """
+        self.advance()
+        outputs = list(self._inbox.values())
+        self._inbox.clear()
+        return outputs
+
+    def advance(self) -> None:
+        """One step; its outputs stay in the inboxes."""
+        try:
+            self._output_processor.process(self.core.step())
+        except BaseException:  # Ctrl-C too: no token that was entered may be lost
+            self._output_processor.catch_up()
+            raise
 
     def abort(self, request_ids: str | Iterable[str]) -> list[RequestOutput]:
         """End requests early, with what they have so far; unknown and ended ids are ignored."""
         request_ids = [request_ids] if isinstance(request_ids, str) else list(request_ids)
-        self.core.abort(request_ids)
-        outputs = [self._output_processor.abort(request_id) for request_id in request_ids]
-        return [output for output in outputs if output is not None]
+        outputs = self._output_processor.abort(request_ids)
+        for output in outputs:
+            self._inbox.pop(output.request_id, None)
+        return outputs
 
     def has_unfinished_requests(self) -> bool:
-        """Whether another step has something to do."""
-        return self.core.has_unfinished_requests()
+        """Whether another step has something to do, or something to give."""
+        waits_for_step = bool(self._inbox) or self._output_processor.has_news
+        return self.core.has_unfinished_requests() or waits_for_step
+
+    def stats(self) -> EngineStats:
+        """What was done since the engine was built, in numbers."""
+        return self.core.stats.stats(self.core.kv_cache_manager.usage)
 
     def reset_prefix_cache(self) -> bool:
         """Forget every cached prefix. Gives `False`, and does nothing, while requests run."""

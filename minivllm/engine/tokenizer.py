@@ -39,6 +39,21 @@ def default_sampling_params(generation_config: Mapping[str, Any]) -> SamplingPar
     return SamplingParams(**given)
 
 
+def check_is_encodable(name: str, text: str) -> None:
+    """Refuse half of a surrogate pair, which is no character.
+
+    Raises:
+        RequestError: `text` has one; `name` says where it came from.
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise RequestError(
+            f"{name}={text!r} has no UTF-8 form: the character at {error.start} is half of a "
+            "surrogate pair; decode the text with errors='replace' where it comes from"
+        ) from error
+
+
 def chat_token_ids(tokenizer: Any, messages: Sequence[Mapping[str, Any]]) -> list[int]:
     """The token ids of a conversation, rendered by the tokenizer's own chat template.
 
@@ -55,11 +70,19 @@ def chat_token_ids(tokenizer: Any, messages: Sequence[Mapping[str, Any]]) -> lis
     if not messages:
         raise RequestError("messages=[] is empty: a chat needs at least one message")
     for message in messages:
-        if not isinstance(message, Mapping) or not {"role", "content"} <= set(message):
-            raise RequestError(
-                f'message {message!r} must be a dict such as {{"role": "user", "content": "Hello"}}'
-            )
+        _check_message(message)
     token_ids = tokenizer.apply_chat_template(
         list(messages), add_generation_prompt=True, tokenize=True, return_dict=False
     )
     return [int(token_id) for token_id in token_ids]
+
+
+def _check_message(message: Any) -> None:
+    if isinstance(message, Mapping) and {"role", "content"} <= set(message):
+        role, content = message["role"], message["content"]
+        if isinstance(role, str) and isinstance(content, str):
+            check_is_encodable("content", content)
+            return
+    raise RequestError(
+        f'message {message!r} must be a dict such as {{"role": "user", "content": "Hello"}}'
+    )

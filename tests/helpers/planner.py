@@ -280,8 +280,9 @@ class PlannerHarness:
         tracked.received += out.new_token_ids
         received, expected = tracked.received, tracked.expected
         assert received == expected[: len(received)], f"{out.request_id}: the tokens of a solo run"
-        assert out.num_cached_tokens == tracked.num_cached_tokens, "hits of the first admission"
-        assert out.num_preemptions == tracked.num_preemptions, "preemptions are counted"
+        request = tracked.request
+        assert request.num_cached_tokens == tracked.num_cached_tokens, "hits of the first admission"
+        assert request.num_preemptions == tracked.num_preemptions, "preemptions are counted"
         if len(received) < len(expected):
             assert out.finish_reason is None, f"{out.request_id} ended too early"
             return

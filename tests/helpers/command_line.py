@@ -1,0 +1,78 @@
+"""Runs the `minivllm` command: in this process, or in another one under a terminal."""
+
+from __future__ import annotations
+
+import io
+import os
+import pty
+import select
+import sys
+import termios
+import time
+from typing import Any
+
+import pytest
+
+from minivllm import cli
+
+DUMMY = ["--model", "dummy-qwen3", "--load-format", "dummy"]
+_REPOSITORY = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+
+@pytest.fixture
+def run_cli(monkeypatch: Any, capfd: Any) -> Any:
+    """Run the command in this process: its exit code, stdout and stderr."""
+
+    def run(*arguments: str, stdin: str | bytes = "") -> tuple[int, str, str]:
+        data = stdin.encode() if isinstance(stdin, str) else stdin
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data), encoding="utf-8"))
+        monkeypatch.setattr(sys, "argv", ["minivllm", *arguments])
+        with pytest.raises(SystemExit) as exit_:
+            cli.main()
+        return exit_.value.code or 0, *capfd.readouterr()
+
+    return run
+
+
+class Terminal:
+    """The command in a process of its own, with a terminal where keys can be pressed."""
+
+    def __init__(self, *arguments: str) -> None:
+        self._process_id, self._terminal = pty.fork()
+        if self._process_id == 0:
+            termios.tcsetwinsize(0, (24, 80))
+            os.chdir(_REPOSITORY)
+            os.environ["TERM"] = "dumb"
+            command = [sys.executable, "-m", "minivllm.cli", *arguments]
+            os.execv(sys.executable, command)
+        self.shown = ""
+
+    def press(self, keys: str) -> None:
+        os.write(self._terminal, keys.encode())
+
+    def wait_for(self, text: str, seconds: float = 120) -> str:
+        """Read until `text` is shown; gives all up to its end, and takes that from `shown`."""
+        deadline = time.monotonic() + seconds
+        while text not in self.shown:
+            time_left = max(0.0, deadline - time.monotonic())
+            ready, _, _ = select.select([self._terminal], [], [], time_left)
+            piece = self._read() if ready else ""
+            assert piece, f"{text!r} was not shown in {seconds} s, but {self.shown!r}"
+            self.shown += piece
+        end = self.shown.index(text) + len(text)
+        before, self.shown = self.shown[:end], self.shown[end:]
+        return before
+
+    def wait_for_exit(self) -> int:
+        """Read to the end; gives the exit code."""
+        while piece := self._read():
+            self.shown += piece
+        os.close(self._terminal)
+        _, status = os.waitpid(self._process_id, 0)
+        return os.waitstatus_to_exitcode(status)
+
+    def _read(self) -> str:
+        try:
+            return os.read(self._terminal, 4096).decode(errors="replace")
+        except OSError:  # Linux says so at the end
+            return ""
