@@ -74,11 +74,14 @@ class SdpaAttention(AttentionBackend):
     ) -> Float[Tensor, "num_tokens num_heads head_dim"]:
         """Causal attention of each query over its own request; padding rows are 0."""
         assert isinstance(metadata, SdpaMetadata), "attend is given what build returned"
-        if sliding_window not in metadata.groups:
+        groups = metadata.groups.get(sliding_window)
+        if groups is None:
             groups = make_groups(metadata, q, kv_cache, sliding_window)
             metadata.groups[sliding_window] = groups
+        if len(groups) == 1 and metadata.query_lens_host.sum() == len(q):
+            return groups[0].attend(q, kv_cache, scale)  # nothing to put together
         out = torch.zeros_like(q)
-        for group in metadata.groups[sliding_window]:
+        for group in groups:
             out[group.rows] = group.attend(q[group.rows], kv_cache, scale)
         return out
 
