@@ -1,4 +1,4 @@
-"""docs/one_request.md is a real run: the numbers in its tables are those of the engine."""
+"""The pages in docs/ are right: one_request.md is a real run, and what the others name exists."""
 
 import re
 from pathlib import Path
@@ -7,7 +7,11 @@ import pytest
 
 from minivllm import LLM, SamplingParams
 
-TEXT = (Path(__file__).resolve().parent.parent / "docs" / "one_request.md").read_text()
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE, DOCS = ROOT / "minivllm", ROOT / "docs"
+TEXT = (DOCS / "one_request.md").read_text()
+LEFT_OUT = (DOCS / "left_out.md").read_text()
+SOURCES = (DOCS / "sources.md").read_text()
 
 
 @pytest.fixture(scope="module")
@@ -80,3 +84,50 @@ def test_the_tables_are_those_of_the_run(run):
     ]
     assert found == described
     assert texts == {"a": " Paris.\n", "b": " Rome. The"}
+
+
+def files_named_in(text, root):
+    """Paths below `root` in backticks, or in quotes."""
+    return {
+        path
+        for path in re.findall(r"[`\"]([a-z_/0-9]+(?:\.py|/))[`\":]", text)
+        if (root / path.split("/")[0]).exists()
+    }
+
+
+def test_what_is_compared_with_vllm_is_there():
+    rows = [line.split("|") for line in LEFT_OUT.splitlines() if line.startswith("| ")]
+    ours = set().union(*(files_named_in(row[3], PACKAGE) for row in rows))
+    assert len(ours) > 30
+    assert [path for path in sorted(ours) if not (PACKAGE / path).exists()] == []
+
+
+def test_every_cited_paper_is_among_the_sources():
+    cited = set()
+    for path in [*PACKAGE.rglob("*.py"), *(ROOT / "notebooks" / "source").glob("*.py")]:
+        cited.update(re.findall(r"arXiv:(\d{4}\.\d{4,5})", path.read_text()))
+    assert len(cited) > 10
+    assert cited <= set(re.findall(r"arXiv:(\d{4}\.\d{4,5})", SOURCES))
+
+
+def test_files_that_the_sources_name_are_there():
+    named = files_named_in(SOURCES, PACKAGE)
+    assert len(named) > 15
+    assert [path for path in sorted(named) if not (PACKAGE / path).exists()] == []
+
+
+@pytest.mark.parametrize("picture", ["one_request.svg", "trace.svg"])
+def test_each_picture_is_shown_with_words_and_holds_no_path(picture):
+    pages = (DOCS / "one_request.md").read_text() + (ROOT / "README.md").read_text()
+    (words,) = re.findall(rf"!\[([^\]]+)\]\((?:docs/)?{re.escape(picture)}\)", pages)
+    assert len(words) > 200
+    svg = (DOCS / picture).read_text()
+    assert svg.startswith("<?xml")
+    assert str(ROOT) not in svg
+
+
+def test_the_picture_of_a_request_names_files_that_exist():
+    drawing = (ROOT / "tools" / "draw_one_request.py").read_text()
+    named = set(re.findall(r"\"((?:\w+/)?\w+\.py)\"", drawing))
+    assert len(named) > 8
+    assert [path for path in sorted(named) if not (PACKAGE / path).exists()] == []

@@ -1,5 +1,6 @@
 """The README does what it says: its code runs, its commands and files exist."""
 
+import dataclasses
 import re
 import shlex
 import subprocess
@@ -7,6 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from minivllm import ConfigError, LLMConfig, SamplingParams
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -51,7 +54,8 @@ def test_the_shell_command_says_paris():
 
 
 def test_every_file_in_the_map_exists():
-    for path in re.findall(r"^\| `([^`]+)`", README, flags=re.MULTILINE):
+    table = README[README.index("## Files") :].split("\n## ")[0]
+    for path in re.findall(r"^\| `([^`]+)`", table, flags=re.MULTILINE):
         assert (ROOT / path).exists(), path
 
 
@@ -66,3 +70,25 @@ def test_every_module_is_in_the_map():
         )
         is_named = path.name in table
         assert path.name == "__init__.py" or folder_is_listed or is_named, name
+
+
+def table_under(heading):
+    return README[README.index(f"| {heading} |") :].split("\n\n")[0]
+
+
+def test_every_field_and_keyword_is_compared_with_vllms():
+    fields = [field.name for field in dataclasses.fields(SamplingParams)]
+    with pytest.raises(ConfigError, match="LLM takes: ") as error:
+        LLMConfig.from_keywords(**{"": None})
+    keywords = str(error.value).split("LLM takes: ")[1].split(", ")
+    for heading, names in (("fields of `SamplingParams`", fields), ("keywords of `LLM`", keywords)):
+        table = table_under(heading)
+        assert len(names) > 15
+        assert [name for name in names if f"`{name}`" not in table] == []
+
+
+def test_what_is_left_out_is_refused():
+    left_out = table_under("fields of `SamplingParams`").split("| left out |")[1]
+    for name in re.findall(r"`(\w+)`", left_out):
+        with pytest.raises(TypeError, match=name):
+            SamplingParams(**{name: None})
