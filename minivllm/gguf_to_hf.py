@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 from gguf import GGUFReader, TokenType
 from gguf.quants import dequantize
+from safetensors import SafetensorError
 from safetensors.numpy import save_file
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 from tqdm import tqdm
@@ -65,12 +66,12 @@ def convert_gguf(source: Path, folder: Path, progress: bool = True) -> None:
         if fields.get(name) != only:
             raise ValueError(f"{source}: {name} is {fields.get(name)!r}; only {only!r} is known")
     weights = _weights(reader, fields, progress)
-    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    _save_weights(weights, folder / "model.safetensors")
     config = _config(fields, tie_word_embeddings="lm_head.weight" not in weights)
     _write_json(folder / "config.json", config)
     special_ids = {name: config[name] for name in config if name.endswith("token_id")}
     _write_json(folder / "generation_config.json", special_ids)
-    _tokenizer(fields).save(str(folder / "tokenizer.json"))
+    (folder / "tokenizer.json").write_text(_tokenizer(fields).to_str(pretty=True), encoding="utf-8")
     _write_json(folder / "tokenizer_config.json", _tokenizer_config(fields))
 
 
@@ -90,6 +91,13 @@ def _weights(reader: GGUFReader, fields: dict[str, Any], progress: bool) -> dict
             weight = _pairs_half_a_head_apart(weight, num_heads[part])
         weights[f"model.layers.{layer}.{_IN_A_LAYER[part]}.weight"] = weight
     return weights
+
+
+def _save_weights(weights: dict[str, Array], path: Path) -> None:
+    try:
+        save_file(weights, path, metadata={"format": "pt"})
+    except SafetensorError as error:  # how it reports a full disk, which is an OSError elsewhere
+        raise OSError(f"{path.name} can't be written: {error}") from error
 
 
 def _pairs_half_a_head_apart(weight: Array, num_heads: int) -> Array:

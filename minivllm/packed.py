@@ -102,6 +102,11 @@ def fetch_packed(name: str, progress: bool = True, check_hashes: bool = False) -
     return target
 
 
+def is_cached(name: str, check_hashes: bool = False) -> bool:
+    """Whether the cache has the packed model `name`, complete and undamaged; nothing is fetched."""
+    return _is_intact(cache_folder() / name, PACKED_MODELS[name], check_hashes)
+
+
 def _is_intact(folder: Path, model: PackedModel, check_hashes: bool) -> bool:
     try:
         manifest = json.loads((folder / _MANIFEST).read_text())

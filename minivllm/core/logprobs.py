@@ -1,6 +1,7 @@
 """Log-probabilities on their way from the worker to the engine, for the requests that ask.
 
 Most requests don't, so they travel beside a step's tokens and are put to them afterwards.
+Next file to read: `minivllm/engine/logprobs.py`, where they get their text.
 """
 
 from __future__ import annotations

@@ -31,12 +31,19 @@ def load_tokenizer(folder: Path) -> Any:
 
 
 def default_sampling_params(generation_config: Mapping[str, Any]) -> SamplingParams:
-    """What a request samples with that brings no parameters: the model's own defaults."""
+    """What a request samples with that brings no parameters: the model's own defaults.
+
+    Raises:
+        CheckpointError: One of them is out of its range.
+    """
     if generation_config.get("do_sample") is False:
         return SamplingParams(temperature=0)
-    names = ("temperature", "top_p", "top_k")
-    given = {name: generation_config[name] for name in names if generation_config.get(name)}
-    return SamplingParams(**given)
+    names = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")
+    given = {n: generation_config[n] for n in names if generation_config.get(n) is not None}
+    try:
+        return SamplingParams(**given)
+    except RequestError as error:
+        raise CheckpointError(f"generation_config.json: {error}") from error
 
 
 def check_is_encodable(name: str, text: str) -> None:

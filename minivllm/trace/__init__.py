@@ -3,7 +3,7 @@
     scheduler, block pool, engine core --events--> Trace --+-- save_trace, load_trace   a file
                                                            +-- timeline                 text
                                                            +-- chrome_trace             Perfetto
-                                                           +-- minivllm/plots.py        figures
+                                                           +-- minivllm/plots/          figures
 
 Reading order: `events.py`, `file.py`, `replay.py`, `text.py`, `chrome.py`. It knows nothing of the
 engine, only the events themselves.

@@ -23,6 +23,8 @@ from minivllm.messages import CachedRequestData, NewRequestData, SchedulerOutput
 from minivllm.sample.adjust import LogitRules, has_rules
 from minivllm.sample.metadata import SETTINGS
 
+_MAX_TOP_K = 2**31 - 1  # more than any vocabulary, and a number that fits its column
+
 
 class InputBatch:
     """The rows of all requests that have blocks.
@@ -87,7 +89,8 @@ class InputBatch:
 
     def _add_sampling(self, row: int, new: NewRequestData) -> None:
         params = new.sampling_params
-        record = (params.temperature, params.min_p, params.top_k, params.top_p, new.seed)
+        top_k = min(params.top_k, _MAX_TOP_K)
+        record = (params.temperature, params.min_p, top_k, params.top_p, new.seed)
         self.settings[row] = record
         if has_rules(params):
             self.logit_rules[new.request_id] = LogitRules(new)
