@@ -117,8 +117,8 @@ class SamplingParams:
         for name in ("presence_penalty", "frequency_penalty"):
             value = getattr(self, name)
             self._check(name, is_number(value) and -2 <= value <= 2, "must be from -2 to 2")
-        ok = is_number(self.repetition_penalty) and 0 < self.repetition_penalty <= 2
-        self._check("repetition_penalty", ok, "must be above 0 and at most 2 (1 is none)")
+        ok = is_number(self.repetition_penalty) and self.repetition_penalty > 0
+        self._check("repetition_penalty", ok, "must be above 0 (1 is none)")
 
     def _check_ends(self) -> None:
         ok = self.max_tokens is None or (is_int(self.max_tokens) and self.max_tokens >= 1)
