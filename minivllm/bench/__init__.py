@@ -1,4 +1,6 @@
-"""The benchmarks: `planner.py` for the scheduler alone, `cpu_engine.py` for the whole engine.
+"""The benchmarks, which `minivllm bench` runs.
 
+Reading order: `report.py`; for the engine on any device `throughput.py`, `latency.py`, `prefix.py`,
+`mixed.py`; for the scheduler alone `planner.py`; beside transformers on a CPU `cpu_engine.py`.
 Recorded results are in `benchmarks/`.
 """

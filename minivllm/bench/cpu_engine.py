@@ -23,6 +23,7 @@ from typing import Any
 
 import torch
 
+from minivllm.bench.report import Row, Spread
 from minivllm.hub import resolve_model
 from minivllm.layers.linear import FusedLinear, RowParallelLinear, matmul
 from minivllm.llm import LLM
@@ -158,6 +159,47 @@ def memory_use(model: str) -> dict[str, int]:
     }
 
 
+def run_cpu_benchmark(model: str, num_runs: int) -> dict[str, Any]:
+    """Everything this file measures, ready for JSON."""
+    torch.manual_seed(0)
+    return {
+        "machine": f"{platform.machine()}, {torch.get_num_threads()} threads",
+        "versions": {"python": platform.python_version(), "torch": torch.__version__},
+        "model": model,
+        "against_transformers": compare_with_transformers(model, num_runs),
+        "decode": [
+            decode_beside_matmuls(model, batch_size, prompt_len, num_runs)
+            for prompt_len in (16, 96)
+            for batch_size in (1, 8, 32)
+        ],
+        "memory": memory_use(model),
+    }
+
+
+def cpu_tables(result: dict[str, Any]) -> dict[str, list[Row]]:
+    """The figures as tables: title -> rows."""
+    against = result["against_transformers"]
+    engines: list[Row] = [
+        {
+            "engine": name,
+            "seconds": Spread(**against[f"{name}_seconds"]),
+            "tokens/s": against[f"{name}_tokens_per_second"],
+        }
+        for name in ("minivllm", "transformers")
+    ]
+    steps: list[Row] = [
+        {
+            "batch": step["batch_size"],
+            "context": step["context"].partition(" ")[0],
+            "step, ms": Spread(**step["step_ms"]),
+            "its matrix products, ms": Spread(**step["matmuls_ms"]),
+        }
+        for step in result["decode"]
+    ]
+    ratio = f"{against['ratio']:.2f} x transformers"
+    return {f"Eight prompts, {NUM_NEW_TOKENS} new tokens: {ratio}": engines, "A decode step": steps}
+
+
 def main() -> None:
     """Run everything and print it, or write it as JSON."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -165,20 +207,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
-    torch.manual_seed(0)
-    result = {
-        "machine": f"{platform.machine()}, {torch.get_num_threads()} threads",
-        "versions": {"python": platform.python_version(), "torch": torch.__version__},
-        "model": arguments.model,
-        "against_transformers": compare_with_transformers(arguments.model, arguments.runs),
-        "decode": [
-            decode_beside_matmuls(arguments.model, batch_size, prompt_len, arguments.runs)
-            for prompt_len in (16, 96)
-            for batch_size in (1, 8, 32)
-        ],
-        "memory": memory_use(arguments.model),
-    }
-    text = json.dumps(result, indent=2)
+    text = json.dumps(run_cpu_benchmark(arguments.model, arguments.runs), indent=2)
     print(text)
     if arguments.json:
         arguments.json.write_text(text + "\n")

@@ -23,6 +23,7 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+from minivllm.bench.report import Row, Spread
 from minivllm.config import SchedulerConfig
 from minivllm.core.block_hash import extend_block_hashes, hash_block, root_hash
 from minivllm.core.block_pool import BlockPool
@@ -219,6 +220,17 @@ def run_planner_benchmark(
         ratio = against["minivllm"].median_us / against["nano-vllm"].median_us
         report["ratio to nano-vllm"] = round(ratio, 2)
     return report
+
+
+def planner_tables(report: Mapping[str, Any]) -> dict[str, list[Row]]:
+    """The figures of the report as tables: title -> rows."""
+    return {
+        title: [
+            {"": name, "microseconds": Spread(*timing.values())} for name, timing in value.items()
+        ]
+        for title, value in report.items()
+        if isinstance(value, dict)
+    }
 
 
 def print_report(report: Mapping[str, Any]) -> None:

@@ -50,7 +50,13 @@ class Terminal:
     def press(self, keys: str) -> None:
         os.write(self._terminal, keys.encode())
 
-    def wait_for(self, text: str, seconds: float = 120) -> str:
+    def wait_for_any(self) -> None:
+        """Read until something is shown that no `wait_for` has taken."""
+        while not self.shown:
+            self.shown += self._read()
+            assert self.shown, "the command has ended"
+
+    def wait_for(self, text: str, seconds: float = 60) -> str:
         """Read until `text` is shown; gives all up to its end, and takes that from `shown`."""
         deadline = time.monotonic() + seconds
         while text not in self.shown:
