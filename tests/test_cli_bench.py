@@ -53,13 +53,14 @@ def test_cpu_prints_its_tables(run_cli, monkeypatch):
     spread = {"median": 2.0, "min": 1.0, "max": 3.0}
     against = {f"{name}_seconds": spread for name in ("minivllm", "transformers")}
     against |= {f"{name}_tokens_per_second": 256.0 for name in ("minivllm", "transformers")}
-    step = {"batch_size": 8, "context": "16 prompt tokens", "step_ms": spread, "matmuls_ms": spread}
+    times = {"step_ms": spread, "matmuls_ms": spread, "f_linear_ms": spread}
+    step = {"batch_size": 8, "context": "16 prompt tokens", **times}
     result = {"machine": "x", "against_transformers": against | {"ratio": 2.5}, "decode": [step]}
     monkeypatch.setattr(cpu_engine, "run_cpu_benchmark", lambda *_: result)
     code, out, _ = run_cli("bench", "cpu")
     assert code == 0
     assert "2.50 x transformers" in out
-    assert out.count("2 (1 - 3)") == 4
+    assert out.count("2 (1 - 3)") == 5
 
 
 def test_lengths_in_the_wrong_order_are_a_usage_error(run_cli):

@@ -22,6 +22,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
+from torch.nn import functional as F
 
 from minivllm.bench.report import Row, Spread
 from minivllm.hub import resolve_model
@@ -96,7 +98,10 @@ def compare_with_transformers(model: str, num_runs: int) -> dict[str, Any]:
 def decode_beside_matmuls(
     model: str, batch_size: int, prompt_len: int, num_runs: int
 ) -> dict[str, Any]:
-    """Milliseconds of a decode step, of its matrix products alone, and their share."""
+    """Milliseconds of a decode step, and of its matrix products alone in two ways.
+
+    As the layers multiply (`matmul`), and as PyTorch's own `F.linear` does.
+    """
     llm = LLM(model, dtype="float32", device="cpu", enable_prefix_caching=False)
     engine = llm.engine
     num_steps = 8 * num_runs
@@ -105,14 +110,17 @@ def decode_beside_matmuls(
         prompt = [10 + (number * 37 + place) % 9_000 for place in range(prompt_len)]
         engine.add_request(str(number), prompt, params, stream=False)
     worker: Any = engine.core.executor
-    products = _matrix_products(worker.worker.runner.model, batch_size)
+    products = _matrix_products(worker.worker.runner.model, batch_size, matmul)
+    linears = _matrix_products(worker.worker.runner.model, batch_size, F.linear)
     engine.step()  # the prompts
     while engine.core.scheduler.running[-1].num_computed_tokens < prompt_len:
         engine.step()
     steps: list[float] = []
     alone: list[float] = []
+    as_linears: list[float] = []
     for _ in range(num_runs):
         alone.extend(_seconds(products) for _ in range(4))
+        as_linears.extend(_seconds(linears) for _ in range(4))
         steps.extend(_seconds(engine.step) for _ in range(8))
     engine.abort([str(number) for number in range(batch_size)])
     step, matmuls = statistics.median(steps), statistics.median(alone)
@@ -121,12 +129,16 @@ def decode_beside_matmuls(
         "context": f"{prompt_len} prompt tokens and up to {num_steps} new ones",
         "step_ms": {name: 1e3 * value for name, value in spread(steps).items()},
         "matmuls_ms": {name: 1e3 * value for name, value in spread(alone).items()},
+        "f_linear_ms": {name: 1e3 * value for name, value in spread(as_linears).items()},
         "tokens_per_second": batch_size / step,
         "share_of_matmuls": matmuls / step,
+        "share_of_f_linear": statistics.median(as_linears) / step,
     }
 
 
-def _matrix_products(model: torch.nn.Module, batch_size: int) -> Callable[[], None]:
+def _matrix_products(
+    model: torch.nn.Module, batch_size: int, multiply: Callable[[Tensor, Tensor], Tensor]
+) -> Callable[[], None]:
     """A function that multiplies a batch with every weight that one step multiplies with."""
     kinds = (FusedLinear, RowParallelLinear)
     weights = [module.weight for module in model.modules() if isinstance(module, kinds)]
@@ -137,7 +149,7 @@ def _matrix_products(model: torch.nn.Module, batch_size: int) -> Callable[[], No
     @torch.inference_mode()
     def run() -> None:
         for weight in weights:
-            matmul(inputs[weight.shape[1]], weight)
+            multiply(inputs[weight.shape[1]], weight)
 
     return run
 
@@ -193,6 +205,7 @@ def cpu_tables(result: dict[str, Any]) -> dict[str, list[Row]]:
             "context": step["context"].partition(" ")[0],
             "step, ms": Spread(**step["step_ms"]),
             "its matrix products, ms": Spread(**step["matmuls_ms"]),
+            "by F.linear, ms": Spread(**step["f_linear_ms"]),
         }
         for step in result["decode"]
     ]
