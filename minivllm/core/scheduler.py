@@ -126,7 +126,7 @@ class Scheduler:
                 continue  # just now, for the sake of one served before it
             num_computed = request.num_computed_tokens
             num_new = len(request.token_ids) - num_computed
-            if num_new > plan.budget:  # `min` would cost as much as the rest of the loop
+            if num_new > plan.budget:  # not `min`: a call, for each request in each step
                 num_new = plan.budget
             num_tokens = num_computed + num_new
             if num_tokens > request.num_slots:

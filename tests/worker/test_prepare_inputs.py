@@ -2,7 +2,7 @@
 
 import numpy as np
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from minivllm.messages import CachedRequestData, NewRequestData, SchedulerOutput
@@ -50,6 +50,7 @@ def test_positions_go_on_after_computed_tokens():
     assert positions.tolist() == [4, 5, 4, 5, 6]
 
 
+@settings(max_examples=200, deadline=None)
 @given(
     st.lists(st.tuples(st.integers(0, 50), st.integers(1, 20)), min_size=1, max_size=8),
     st.sampled_from([1, 2, 4, 16]),
