@@ -34,7 +34,7 @@ def draw_workload(
 def run_throughput(
     engine: Mapping[str, Any], num_prompts: int, lengths: tuple[int, int], num_runs: int = 5
 ) -> Report:
-    """Measure `num_runs` times, after a short warm-up.
+    """Measure `num_runs` times, after a run that warms up.
 
     Args:
         engine: Keywords of `LLM`.
@@ -48,7 +48,7 @@ def run_throughput(
         params = [
             SamplingParams(temperature=0.6, ignore_eos=True, max_tokens=n) for n in output_lens
         ]
-        llm.generate([0], SamplingParams(max_tokens=4, ignore_eos=True), use_tqdm=False)
+        _seconds(llm, prompts, params)  # warms up: on a GPU each new shape costs its first launch
         seconds = [_seconds(llm, prompts, params) for _ in range(num_runs)]
         settings = describe_engine(llm)
     num_in, num_out = sum(map(len, prompts)), sum(output_lens)
