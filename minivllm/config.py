@@ -5,8 +5,7 @@ value raises `ConfigError` with the field, the value and the remedy; nothing is 
 into a config later. What only the loaded model can decide (the context length, how many blocks
 fit) is computed at start-up and travels as an argument.
 
-Imports no torch: a dtype is accepted as `torch.float16` or `"float16"` and compared by name.
-Next file to read: `minivllm/llm.py`, which turns keywords into these groups.
+Imports no torch: a dtype is compared by name. Next file to read: `minivllm/sampling_params.py`.
 """
 
 from __future__ import annotations
