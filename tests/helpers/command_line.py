@@ -50,6 +50,23 @@ class Terminal:
     def press(self, keys: str) -> None:
         os.write(self._terminal, keys.encode())
 
+    def press_until(self, keys: str, text: str) -> None:
+        """Press `keys`, and again every second, until `text` is shown.
+
+        Between writing its prompt and waiting for a key, Python's readline misses a signal: a
+        person then presses Ctrl-C once more.
+        """
+        for _ in range(60):
+            self.press(keys)
+            end = time.monotonic() + 1
+            while text not in self.shown and (left := end - time.monotonic()) > 0:
+                if select.select([self._terminal], [], [], left)[0]:
+                    self.shown += self._read()
+            if text in self.shown:
+                self.wait_for(text)
+                return
+        raise AssertionError(f"{text!r} was not shown in 60 s, but {self.shown!r}")
+
     def wait_for_any(self) -> None:
         """Read until something is shown that no `wait_for` has taken."""
         while not self.shown:
