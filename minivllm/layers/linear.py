@@ -34,9 +34,9 @@ def matmul(
 
         rows                     1       2       8      12      32     128
         576 -> 3072  F.linear  436     727     593     661    1009    2666
-                     here      211     185     360     585     857    2497
+                     here      211     185     360     573     857    2497
         576 -> 49152 F.linear 6.9e3  13.9e3  11.2e3  11.4e3  18.8e3   107e3
-                     here     2.8e3   2.4e3   5.6e3  10.2e3  15.2e3    91e3
+                     here     2.8e3   2.4e3   5.6e3  10.6e3  15.2e3    91e3
     """
     num_rows = len(x)
     if x.device.type != "cpu" or x.dtype != torch.float32 or num_rows > _FEW_ROWS:
