@@ -195,6 +195,6 @@ def test_ctrl_c_stops_the_answer_and_not_the_program():
     terminal.press_until("\x03", "Ctrl-D or /exit ends")
     terminal.press("/reset\n")
     terminal.wait_for("(A new conversation.)")
-    terminal.press("\x04")
+    terminal.end_input()
     assert terminal.wait_for_exit() == 0
     assert "Traceback" not in terminal.shown

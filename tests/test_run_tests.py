@@ -53,6 +53,13 @@ def test_whatever_goes_wrong_is_a_failure(group, capfd, source, closing):
     assert closing_line(capfd) == closing
 
 
+def test_a_test_that_hangs_fails_and_the_others_go_on(group, monkeypatch, capfd):
+    monkeypatch.setattr(run_tests, "SECONDS_PER_TEST", 1)
+    group("import time\ndef test_a(): time.sleep(60)\ndef test_b(): pass")
+    assert run_tests.main(["sample"]) == 1
+    assert closing_line(capfd) == "1 passed, 1 failed"
+
+
 def test_a_red_check_is_a_failure(monkeypatch, capfd):
     checks = {"good": ["json.tool", "--help"], "bad": ["no_such_module"]}
     monkeypatch.setattr(run_tests, "CHECKS", checks)

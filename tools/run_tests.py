@@ -20,6 +20,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 SHAPE_CHECKED = ["tests/layers", "tests/models", "tests/attention", "tests/sample"]
+SECONDS_PER_TEST = 300  # then it fails, with the stack of every thread, and the others go on
 ON_TWO_CORES = ["-n", "2", "--dist", "worksteal"]
 
 CHECKS = {
@@ -77,6 +78,7 @@ def run_pytest(arguments: list[str]) -> Result:
         for name in ("JUPYTER_DATA_DIR", "JUPYTER_CONFIG_DIR", "JUPYTER_RUNTIME_DIR", "IPYTHONDIR"):
             environment[name] = str(Path(temporary) / name)
         command = [sys.executable, "-m", "pytest", "-q", f"--junitxml={report}", *arguments]
+        command += ["-p", "timeout", f"--timeout={SECONDS_PER_TEST}"]
         code = subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
         result = read_report(report) if report.exists() else Result()
     if not result.failed and (code or not result.passed):  # crashed, killed, or ran nothing
