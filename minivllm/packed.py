@@ -139,6 +139,11 @@ def _only_builder(target: Path, progress: bool) -> Iterator[None]:
 
 
 def _build(model: PackedModel, target: Path, progress: bool) -> None:
+    if importlib.util.find_spec("gguf") is None:
+        raise ModelNotFoundError(
+            f"{target.name} comes as a GGUF file, and the package gguf that reads it is missing: "
+            "python -m pip install gguf"
+        )
     from minivllm.gguf_to_hf import convert_gguf
 
     for leftover in target.parent.glob(f".{target.name}-*"):  # ours is the only build: the lock

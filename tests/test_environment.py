@@ -32,7 +32,9 @@ def pins() -> dict[str, str]:
     return {canonicalize_name(r.name): str(r.specifier).removeprefix("==") for r in parsed}
 
 
-DIRECT = requirements([*PROJECT["dependencies"], *EXTRAS["course"], *EXTRAS["dev"]])
+DIRECT = requirements(
+    [*PROJECT["dependencies"], *(line for extra in EXTRAS.values() for line in extra)]
+)
 
 
 @pytest.mark.parametrize("requirement", DIRECT, ids=lambda r: r.name)

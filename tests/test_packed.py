@@ -91,6 +91,21 @@ def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
+def hide_package(monkeypatch, hidden: str) -> None:
+    """Make `hidden` look as if it were not installed."""
+    found = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: None if name == hidden else found(name)
+    )
+
+
+def test_without_the_package_that_reads_it_the_message_names_it(cache, monkeypatch):
+    hide_package(monkeypatch, "gguf")
+    with pytest.raises(ModelNotFoundError, match="python -m pip install gguf"):
+        fetch()
+    assert names(cache) == ["tiny.lock"]
+
+
 def test_a_fetched_model_is_a_complete_folder_and_nothing_else_is_left(cache):
     folder = fetch()
     assert folder == cache / "tiny"
@@ -209,7 +224,7 @@ def test_a_cache_that_cannot_be_written_is_named(cache):
 
 
 def test_a_python_without_pip_is_told_how_to_get_it(cache, monkeypatch):
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    hide_package(monkeypatch, "pip")
     with pytest.raises(ModelNotFoundError, match="ensurepip"):
         fetch()
 

@@ -22,12 +22,16 @@ def blocks(language):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("code", blocks("python"))
-def test_python_block_runs_and_knows_the_capital_of_france(code):
+def test_python_block_runs_and_tells_the_story_that_was_asked_for(code):
     run = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=300
     )
     assert run.returncode == 0, run.stderr
-    assert run.stdout.count("Paris") == 2
+    first, second, *_ = run.stdout.split("Once upon a time")
+    assert first == ""
+    assert "One windy morning, a small mouse" in second
+    assert re.search(r"\bdog\b", run.stdout)
+    assert re.search(r"\bkite\b", run.stdout)
 
 
 def test_make_targets_exist():
@@ -37,7 +41,7 @@ def test_make_targets_exist():
 
 
 @pytest.mark.slow
-def test_the_shell_command_says_paris():
+def test_the_shell_command_tells_of_a_frog_and_a_lamp():
     (line,) = [
         line for code in blocks("bash") for line in code.splitlines() if "minivllm generate" in line
     ]
@@ -50,7 +54,7 @@ def test_the_shell_command_says_paris():
         timeout=300,
     )
     assert run.returncode == 0, run.stderr
-    assert "Paris" in run.stdout
+    assert re.search(r"\bfrog\b.*\blamp\b", run.stdout, flags=re.DOTALL)
 
 
 def test_every_file_in_the_map_exists():

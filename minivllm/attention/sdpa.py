@@ -106,7 +106,7 @@ def make_groups(
         rows = index_of(first_rows[decodes], q.device)
         keys = VisibleKeys.locate(metadata, decodes, first_keys, kv_cache)
         # PyTorch's sparse products: full precision, on a CPU, in builds with Intel's MKL.
-        has_products = torch.backends.mkl.is_available()  # type: ignore[no-untyped-call]
+        has_products = torch.backends.mkl.is_available()
         if has_products and q.device.type == "cpu" and q.dtype == torch.float32:
             groups.append(SparseDecode.make(rows, keys, q.shape[1], kv_cache))
         else:

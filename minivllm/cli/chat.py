@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from minivllm.cli import options as opt
+from minivllm.config import DEFAULT_MODEL
 from minivllm.errors import RequestError
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ def chat(
     temperature: opt.Temperature = 0.6,
     top_p: opt.TopP = 0.95,
     seed: opt.Seed = None,
-    model: opt.Model = "smollm2",
+    model: opt.Model = DEFAULT_MODEL,
     device: opt.Device = "auto",
     dtype: opt.Dtype = "auto",
     load_format: opt.LoadFormat = "auto",

