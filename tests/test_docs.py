@@ -17,7 +17,7 @@ SOURCES = (DOCS / "sources.md").read_text()
 @pytest.fixture(scope="module")
 def run():
     """The plans, the sampled tokens and the texts of the run that the page describes."""
-    llm = LLM("smollm2", max_model_len=256, block_size=4, num_blocks=64, max_num_batched_tokens=8)
+    llm = LLM(max_model_len=256, block_size=4, num_blocks=64, max_num_batched_tokens=8)
     executor, steps = llm.engine.core.executor, []
     execute_model = executor.execute_model
 
@@ -30,8 +30,8 @@ def run():
     executor.execute_model = recording
     greedy = SamplingParams(temperature=0, max_tokens=3)
     prompts = [
-        "The capital of France is",
-        "The capital of France is Paris. The capital of Italy is",
+        "Once upon a time,",
+        "Once upon a time, a small frog named Pip found a",
     ]
     for request_id, prompt in zip("ab", prompts, strict=True):
         llm.engine.add_request(request_id, prompt, greedy)
@@ -83,7 +83,7 @@ def test_the_tables_are_those_of_the_run(run):
         for step in described_steps()
     ]
     assert found == described
-    assert texts == {"a": " Paris.\n", "b": " Rome. The"}
+    assert texts == {"a": " a young knight", "b": " tent under the"}
 
 
 def files_named_in(text, root):

@@ -34,7 +34,7 @@ FULL_BOXES = [
     (20, 54, "llm.py", "one request per prompt, then step after step until none is left"),
     (232, 54, "engine/core.py", "step:   1. plan   ->   2. execute   ->   3. update"),
     (472, 54, "executor/uniproc.py", "carries the plan to the worker, and the tokens back"),
-    (724, 54, "models/llama.py", "layer after layer; at the end the logits of each last token"),
+    (724, 54, "models/qwen3.py", "layer after layer; at the end the logits of each last token"),
     (
         830,
         72,
@@ -60,8 +60,8 @@ UP_BOXES = [
 ]
 # From y to y, and what crosses there.
 DOWN_ARROWS = [
-    (74, 126, '"The capital of France is"'),
-    (180, 232, "Request a: 504 3575 282 4649 314"),
+    (74, 126, '"Once upon a time,"'),
+    (180, 232, "Request a: 723 1236 260 507 14"),
     (286, 338, "waiting: a, b;  budget: 8 tokens"),
     (410, 472, "SchedulerOutput\na: 5 tokens, blocks 0 1"),
     (526, 618, "the same SchedulerOutput"),
@@ -71,11 +71,11 @@ DOWN_ARROWS = [
 UP_ARROWS = [
     (830, 778, "each layer's attention output"),
     (724, 672, "logits of a's last token"),
-    (618, 526, "ModelRunnerOutput a: 7042"),
+    (618, 526, "ModelRunnerOutput a: 260"),
     (472, 410, "the same ModelRunnerOutput"),
-    (338, 286, "EngineCoreOutput a: 7042"),
-    (232, 180, "EngineCoreOutput a: 7042"),
-    (126, 74, 'RequestOutput: " Paris"'),
+    (338, 286, "EngineCoreOutput a: 260"),
+    (232, 180, "EngineCoreOutput a: 260"),
+    (126, 74, 'RequestOutput: " a"'),
 ]
 
 
