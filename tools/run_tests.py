@@ -1,4 +1,4 @@
-"""Run every group of tests in a process of its own and close with one line: the total.
+"""Run every group of tests in a process of its own; close with what was skipped, and the total.
 
     python tools/run_tests.py                  everything
     python tools/run_tests.py check plain      these groups only
@@ -15,7 +15,8 @@ import sys
 import tempfile
 import time
 import xml.etree.ElementTree as ElementTree
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -41,16 +42,20 @@ PYTEST_GROUPS = {
 
 @dataclass(frozen=True)
 class Result:
-    """How many tests of a group did what."""
+    """How many tests of a group did what, and why some were skipped."""
 
     passed: int = 0
     failed: int = 0
     skipped: int = 0
+    reasons: Counter[str] = field(default_factory=Counter)
 
     def __add__(self, other: Result) -> Result:
         """The two groups' tests together."""
         return Result(
-            self.passed + other.passed, self.failed + other.failed, self.skipped + other.skipped
+            self.passed + other.passed,
+            self.failed + other.failed,
+            self.skipped + other.skipped,
+            self.reasons + other.reasons,
         )
 
     def __str__(self) -> str:
@@ -88,13 +93,14 @@ def run_pytest(arguments: list[str]) -> Result:
 
 
 def read_report(path: Path) -> Result:
-    """The counts of a JUnit report, as pytest's `--junitxml` writes it."""
+    """The counts of a JUnit report, as pytest's `--junitxml` writes it, and the skips' reasons."""
     result = Result()
     for suite in ElementTree.parse(path).getroot().iter("testsuite"):
         failed = int(suite.attrib["failures"]) + int(suite.attrib["errors"])
         skipped = int(suite.attrib["skipped"])
         passed = int(suite.attrib["tests"]) - failed - skipped
-        result += Result(passed, failed, skipped)
+        reasons = Counter(element.attrib.get("message", "") for element in suite.iter("skipped"))
+        result += Result(passed, failed, skipped, reasons)
     return result
 
 
@@ -111,7 +117,10 @@ def main(names: list[str]) -> int:
         results[name] = run_checks() if name == "check" else run_pytest(PYTEST_GROUPS[name])
         print(f"=== {name}: {results[name]} in {time.perf_counter() - start:.0f} s", flush=True)
     total = sum(results.values(), Result())
-    print(f"\n{total}")
+    print()
+    for reason, count in total.reasons.most_common():
+        print(f"not tried here: {count} x {reason}")
+    print(total)
     return 1 if total.failed or not total.passed else 0
 
 
