@@ -10,7 +10,7 @@ DEV := $(VENV)/.dev-installed
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test lab check notebooks exercises fuzz bench
+.PHONY: help demo test lab check notebooks exercises matrix fuzz bench
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -21,8 +21,8 @@ demo: $(RUN_TIME) ## Generate stories with the shipped model on the CPU
 test: $(DEV) ## Run every test, the linter and the type checker
 	@$(VENV)/bin/python tools/run_tests.py
 
-lab: $(DEV) ## Open the course in JupyterLab
-	@$(VENV)/bin/jupyter lab notebooks
+lab: $(DEV) ## Open the course in JupyterLab, at its first chapter
+	@$(VENV)/bin/minivllm lab
 
 check: $(DEV) ## Lint and type-check
 	@$(VENV)/bin/python tools/run_tests.py check
@@ -32,6 +32,9 @@ notebooks: $(DEV) ## Rebuild and execute the notebooks from notebooks/source
 
 exercises: $(DEV) ## Generate exercises/ from solutions/ (overwrites what you wrote there)
 	@$(VENV)/bin/python -m minivllm.course.build exercises
+
+matrix: $(DEV) ## Try every classic mistake on the checks, and write docs/kill_matrix.md
+	@$(VENV)/bin/python -m minivllm.course.build matrix
 
 fuzz: $(DEV) ## Drive scheduler and block pool at random, a million steps (STEPS=...)
 	@$(VENV)/bin/python tools/fuzz_planner.py --steps $(STEPS)

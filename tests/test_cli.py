@@ -13,7 +13,8 @@ from minivllm import __version__
 from minivllm.cli import app, demo
 from minivllm.hub import resolve_model
 
-COMMANDS = ("demo", "generate", "chat", "bench", "doctor", "fetch", "trace")
+COURSE = ("check", "status", "next", "hint", "watch", "reset", "solution", "lab")
+COMMANDS = ("demo", "generate", "chat", "bench", "doctor", "fetch", "trace", *COURSE)
 BENCHMARKS = ("throughput", "latency", "prefix", "mixed", "planner", "cpu")
 
 

@@ -36,7 +36,7 @@ PYTEST_GROUPS = {
         *ON_TWO_CORES,
     ],
     "plain": ["tests", *(f"--ignore={folder}" for folder in SHAPE_CHECKED), *ON_TWO_CORES],
-    "notebooks": ["notebooks", "--nbval-lax", "--nbval-current-env"],
+    "notebooks": ["notebooks", "--nbval-lax", "--nbval-current-env", "-n", "2", "--dist=loadscope"],
 }
 
 
@@ -78,10 +78,11 @@ def run_pytest(arguments: list[str]) -> Result:
     """One pytest process; a crash, or a run of no test at all, counts as a failure."""
     with tempfile.TemporaryDirectory() as temporary:
         report = Path(temporary) / "report.xml"
-        # Each worker has one core, and Jupyter must not read or write the user's own settings.
+        # Each worker has one core; the user's Jupyter settings and progress are left alone.
         environment = {**os.environ, "OMP_NUM_THREADS": "1"}
         for name in ("JUPYTER_DATA_DIR", "JUPYTER_CONFIG_DIR", "JUPYTER_RUNTIME_DIR", "IPYTHONDIR"):
             environment[name] = str(Path(temporary) / name)
+        environment["MINIVLLM_PROGRESS"] = str(Path(temporary) / "progress.json")
         command = [sys.executable, "-m", "pytest", "-q", f"--junitxml={report}", *arguments]
         command += ["-p", "timeout", f"--timeout={SECONDS_PER_TEST}"]
         code = subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode

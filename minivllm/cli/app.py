@@ -18,6 +18,7 @@ import typer
 from minivllm import __version__
 from minivllm.cli.bench import bench
 from minivllm.cli.chat import chat
+from minivllm.cli.course import check, hint, lab, next, reset, solution, status, watch
 from minivllm.cli.demo import demo
 from minivllm.cli.doctor import doctor
 from minivllm.cli.fetch import fetch
@@ -40,8 +41,11 @@ app = typer.Typer(
     context_settings=_HELP_OPTIONS,
 )
 _COMMANDS: list[Callable[..., None]] = [demo, generate, chat, doctor, fetch, trace]
+_COURSE: list[Callable[..., None]] = [check, status, next, hint, watch, reset, solution, lab]
 for _command in _COMMANDS:
     app.command()(_command)
+for _command in _COURSE:
+    app.command(rich_help_panel="Course")(_command)
 app.add_typer(bench, name="bench")
 
 

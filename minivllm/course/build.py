@@ -5,6 +5,7 @@
 
     python -m minivllm.course.build exercises
     python -m minivllm.course.build notebooks
+    python -m minivllm.course.build matrix       docs/kill_matrix.md, from the mutants
 
 Works on the files of a checkout and knows nothing of what the exercises are about.
 """
@@ -12,65 +13,17 @@ Works on the files of a checkout and knows nothing of what the exercises are abo
 from __future__ import annotations
 
 import hashlib
-import re
+import os
 import sys
+import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
+from minivllm.course.matrix import build_matrix
+from minivllm.course.stubs import ROOT, build_exercises, stubs
 
-_BEGIN, _END = "# SOLUTION BEGIN", "# SOLUTION END"
-_UNUSED = "  # noqa: F401"  # on the import that only the exercise needs
 _SECONDS_PER_CELL = 120
-
-
-def blank_solution(source: str, chapter: str) -> str:
-    """The exercise file of a solution file.
-
-    Each marked region becomes one line that raises, named after the function around it:
-
-        # SOLUTION BEGIN
-        return -(-a // b)             ->      raise ExerciseNotStarted("ch00.divide")
-        # SOLUTION END
-
-    Args:
-        source: The text of the solution file.
-        chapter: The first half of an exercise's id, such as "ch00".
-
-    Raises:
-        ValueError: A region does not end, or does not begin, or stands in no function.
-    """
-    lines, function, in_region = [], None, False
-    for number, line in enumerate(source.splitlines(), start=1):
-        if match := re.match(r"\s*def (\w+)", line):
-            function = match[1]
-        marker = line.strip()
-        if marker == _BEGIN:
-            if in_region or function is None:
-                raise ValueError(f"line {number}: {_BEGIN} inside a region, or in no function")
-            indent = line[: line.index("#")]
-            lines.append(f'{indent}raise ExerciseNotStarted("{chapter}.{function}")')
-            in_region = True
-        elif marker == _END:
-            if not in_region:
-                raise ValueError(f"line {number}: {_END} without {_BEGIN}")
-            in_region = False
-        elif not in_region:
-            lines.append(line)
-    if in_region:
-        raise ValueError(f"{_BEGIN} without {_END}")
-    return "\n".join(lines).replace(_UNUSED, "") + "\n"
-
-
-def build_exercises(root: Path = ROOT) -> list[Path]:
-    """Write exercises/ from solutions/, over what is there; gives the files written."""
-    written = []
-    for solution in sorted((root / "solutions").glob("ch*.py")):
-        chapter = solution.name.partition("_")[0]
-        exercise = root / "exercises" / solution.name
-        exercise.write_text(blank_solution(solution.read_text(), chapter))
-        written.append(exercise)
-    return written
 
 
 def read_notebook_source(source: Path) -> Any:
@@ -99,8 +52,13 @@ def _cell_id(source: str, seen: set[str]) -> str:
         copy += 1
 
 
-def execute(notebook: Any, folder: Path) -> None:
-    """Run every cell, in place, with `folder` as the working directory.
+def execute(notebook: Any, folder: Path, environment: Mapping[str, str] | None = None) -> None:
+    """Run every cell, in place.
+
+    Args:
+        notebook: What `read_notebook_source` gives.
+        folder: The working directory.
+        environment: Variables that are set besides those of this process.
 
     Raises:
         CellExecutionError: A cell failed.
@@ -115,7 +73,7 @@ def execute(notebook: Any, folder: Path) -> None:
         store_widget_state=False,
         resources={"metadata": {"path": str(folder)}},
     )
-    client.execute()
+    client.execute(env={**os.environ, **(environment or {})})
 
 
 def clean_outputs(notebook: Any) -> None:
@@ -126,6 +84,24 @@ def clean_outputs(notebook: Any) -> None:
     notebook.metadata["language_info"] = {"name": "python"}  # without the version that ran it
 
 
+def as_shipped(folder: Path, root: Path = ROOT) -> dict[str, str]:
+    """Variables for a notebook as a reader first sees it: stubs, no progress, no live widgets.
+
+    Args:
+        folder: Where the stubs are written; its own, and empty.
+        root: The checkout.
+    """
+    exercises = folder / "exercises"
+    exercises.mkdir()
+    for path, text in stubs(root):
+        (exercises / path.name).write_text(text, encoding="utf-8")
+    return {
+        "MINIVLLM_EXERCISES": str(exercises),
+        "MINIVLLM_PROGRESS": str(folder / "progress.json"),
+        "MINIVLLM_STATIC": "1",
+    }
+
+
 def build_notebooks(root: Path = ROOT) -> list[Path]:
     """Build and execute every notebook; gives the files written."""
     import nbformat
@@ -133,7 +109,8 @@ def build_notebooks(root: Path = ROOT) -> list[Path]:
     written = []
     for source in sorted((root / "notebooks" / "source").glob("*.py")):
         notebook = read_notebook_source(source)
-        execute(notebook, root / "notebooks")
+        with tempfile.TemporaryDirectory() as folder:
+            execute(notebook, root / "notebooks", as_shipped(Path(folder), root))
         clean_outputs(notebook)
         path = root / "notebooks" / f"{source.stem}.ipynb"
         nbformat.write(notebook, path)
@@ -143,7 +120,11 @@ def build_notebooks(root: Path = ROOT) -> list[Path]:
 
 def main(arguments: list[str]) -> int:
     """Build what is named; gives the exit code."""
-    builders = {"exercises": build_exercises, "notebooks": build_notebooks}
+    builders = {
+        "exercises": build_exercises,
+        "notebooks": build_notebooks,
+        "matrix": build_matrix,
+    }
     if len(arguments) != 1 or arguments[0] not in builders:
         print(f"usage: python -m minivllm.course.build {'|'.join(builders)}", file=sys.stderr)
         return 2

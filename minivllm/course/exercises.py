@@ -13,8 +13,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from minivllm.course.build import ROOT
 from minivllm.course.errors import ExerciseNotStarted
+from minivllm.course.stubs import ROOT
 
 
 def load_exercise(name: str) -> ModuleType:

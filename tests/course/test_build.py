@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from minivllm.course.build import blank_solution, clean_outputs, execute, read_notebook_source
+from minivllm.course.build import clean_outputs, execute, read_notebook_source
+from minivllm.course.stubs import blank_solution
 
 ROOT = Path(__file__).parents[2]
 
@@ -30,6 +31,11 @@ class Counter:
         # SOLUTION BEGIN
         self.count += 1
         # SOLUTION END
+
+    def stop(self) -> None:
+        # SOLUTION BEGIN stopped
+        self.count = 0
+        # SOLUTION END
         self.log()
 '''
 EXERCISE = '''\
@@ -45,7 +51,10 @@ def double(x: int) -> int:
 
 class Counter:
     def step(self) -> None:
-        raise ExerciseNotStarted("ch07.step")
+        raise ExerciseNotStarted("ch07.counter")
+
+    def stop(self) -> None:
+        raise ExerciseNotStarted("ch07.stopped")
         self.log()
 '''
 

@@ -1,0 +1,1 @@
+"""The bank of classic mistakes, one file a chapter; see docs/writing_a_chapter.md."""

@@ -1,0 +1,11 @@
+"""Chapter 04: mistakes in choosing tokens, in the two loops, and with a dense KV cache."""
+
+from __future__ import annotations
+
+from minivllm.course.mutants.generation_cache import CACHE
+from minivllm.course.mutants.generation_draw import DRAW
+from minivllm.course.mutants.generation_filters import FILTERS
+from minivllm.course.mutants.generation_loops import LOOPS
+from minivllm.course.mutation import Mutant
+
+MUTANTS: list[Mutant] = [*FILTERS, *DRAW, *LOOPS, *CACHE]

@@ -1,0 +1,1 @@
+"""A chapter that only tests have: one tensor exercise, one state machine, one detective."""
