@@ -38,6 +38,8 @@ def read_notebook_source(source: Path) -> Any:
     seen: set[str] = set()
     for cell in notebook.cells:
         cell.id = _cell_id(cell.source, seen)
+        if cell.source.startswith("predict("):  # the code holds the answer: JupyterLab folds it
+            cell.metadata["jupyter"] = {"source_hidden": True}
     return notebook
 
 

@@ -84,6 +84,8 @@ class Ladder:
             return Failure(is_unfilled=True, facts=(("returned", "None"),))
         for output, mismatch in probe.mismatches(outcome):
             if not problems or mismatch.problem in problems:
+                if outcome.changed:  # the likely cause of the difference
+                    return self._change(probe, outcome.changed[0])
                 facts = (*call, *mismatch_facts(mismatch, output, probe, outcome))
                 return Failure(facts=facts, advice=probe.case.advice)
         return None
@@ -107,11 +109,17 @@ class Ladder:
     def _untouched(self) -> Failure | None:
         for probe in self._probes:
             for name in self.outcome(probe).changed:
-                facts = [*call_facts(self._attempt, probe)]
-                facts.append(("changed", f"{name} is not the same after the call"))
-                advice = Advice(look_at="operations that end in _ and assignments to x[...]")
-                return Failure(facts=tuple(facts), advice=advice)
+                return self._change(probe, name)
         return None
+
+    def _change(self, probe: Probe, name: str) -> Failure:
+        facts = [*call_facts(self._attempt, probe)]
+        facts.append(("changed", f"{name} is not the same after the call"))
+        advice = Advice(
+            look_at=f"what writes into {name}: +=, *=, {name}[...] =, and operations ending in _",
+            try_it="y = x + 1 makes a new tensor; x += 1 changes x; x.float() may be x itself",
+        )
+        return Failure(facts=tuple(facts), advice=advice)
 
 
 def _article(name: str) -> str:
@@ -141,8 +149,12 @@ def property_mismatches(
 ) -> Iterator[tuple[Output, Mismatch]]:
     """Where two results of the learner's own code differ by more than rounding."""
     outputs = [output for output in exercise.output_list if not output.inplace]
-    is_many = isinstance(got, tuple) and isinstance(expected, tuple)
-    pairs = list(zip(got, expected, strict=False)) if is_many else [(got, expected)]
+    both = (got, expected)
+    is_many = all(isinstance(x, tuple) for x in both) or (
+        # A function with several outputs may return them as a list.
+        len(outputs) > 1 and all(isinstance(x, tuple | list) for x in both)
+    )
+    pairs = list(zip(got, expected, strict=False)) if is_many else [both]
     for index, (a, b) in enumerate(pairs):
         output = outputs[min(index, len(outputs) - 1)] if outputs else exercise.output_list[0]
         mismatch = _compare_rounded(a, b) if isinstance(b, Tensor) else compare_value(a, b)

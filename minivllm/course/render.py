@@ -61,7 +61,7 @@ def _not_started(report: Report) -> Iterator[str]:
     unwritten = facts.get("unwritten", "")
     yield headline(report.task_id, "NOT STARTED")
     if "returned" in facts:
-        write = f"it returned None: is there a return? {report.file}, line {report.line}"
+        write = f"a return: it gave None ({report.file}, line {report.line})"
     elif unwritten in ("", report.task_id):
         write = f"{report.file}, line {report.line}"
     else:

@@ -122,3 +122,10 @@ def test_an_executed_notebook_keeps_its_output_and_drops_stderr(tmp_path):
     assert [(o.name, o.text) for o in notebook.cells[0].outputs] == [("stdout", "kept\n")]
     assert notebook.cells[0].execution_count == 1
     assert notebook.metadata["language_info"] == {"name": "python"}
+
+
+def test_the_code_of_a_question_is_folded_because_it_holds_the_answer(tmp_path):
+    source = tmp_path / "90_demo.py"
+    source.write_text("# %%\npredict('?', right='a', a=('1', 'yes'))\n\n# %%\nprint(1)\n")
+    cells = read_notebook_source(source).cells
+    assert [cell.metadata.get("jupyter") for cell in cells] == [{"source_hidden": True}, None]

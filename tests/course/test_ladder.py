@@ -10,7 +10,9 @@ from course_kit import ATTEND, DEMO_MUTANTS, SOLUTION, STUB, attempt, bank, repo
 
 from minivllm.course.bank import Bank
 from minivllm.course.controls import survivors
+from minivllm.course.declare import Output
 from minivllm.course.examine import check_names, examine
+from minivllm.course.ladder import property_mismatches
 from minivllm.course.loading import run_source, take
 from minivllm.course.probe import probes_of
 from minivllm.course.registry import build_mutant
@@ -140,6 +142,21 @@ def test_the_stub_is_not_started_even_behind_code():
     assert examine(attempt(ATTEND, STUB), Bank(ATTEND)).state == "NOT STARTED"
     report = written('x = q + 1\nraise ExerciseNotStarted("ch90.attend")')
     assert report.state == "NOT STARTED"
+
+
+def test_a_changed_input_is_told_before_the_wrong_values_that_come_of_it():
+    report = written("q *= 2\n" + "\n".join(BODY_LINES))
+    assert fact(report, "changed").startswith("q ")
+    assert "q[...] =" in report.failure.advice.look_at
+
+
+def test_several_outputs_may_be_a_list_in_properties_too():
+    outputs = (Output("a", axes="x"), Output("b", axes="x"))
+    exercise = replace(ATTEND, outputs=outputs)
+    x, y = torch.ones(2), torch.zeros(3)
+    assert list(property_mismatches(exercise, [x, y], (x, y))) == []
+    ((output, _),) = property_mismatches(exercise, [x, y], [x, y + 1])
+    assert output.name == "b"
 
 
 def test_a_changed_input_is_told_by_name():
