@@ -37,7 +37,7 @@ class Detective(Task):
     right: str
     explain: Mapping[str, str]
     lines: Mapping[str, str] = field(default_factory=dict)
-    look_at: str = "what the symptom in the notebook says of the shapes and positions involved"
+    look_at: str = "what the symptom needs to come about: which value is wrong, or thrown away"
     try_it: str = "run planted(...) on the smallest input that shows the symptom"
 
     @property

@@ -24,7 +24,11 @@ def detective_rungs(task: Detective, attempt: Attempt) -> list[Rung]:
 
 
 def _answer(attempt: Attempt) -> Any:
-    return attempt.target()
+    """What was answered; "B" and " b" are the letter "b"."""
+    answer = attempt.target()
+    if isinstance(answer, tuple | list) and len(answer) == 2 and isinstance(answer[1], str):
+        return answer[0], answer[1].strip().lower()
+    return answer
 
 
 def _form(task: Detective, attempt: Attempt) -> Failure | None:
@@ -35,12 +39,13 @@ def _form(task: Detective, attempt: Attempt) -> Failure | None:
     if answer is None:
         return Failure(is_unfilled=True, facts=(("returned", "None"),))
     is_pair = isinstance(answer, tuple | list) and len(answer) == 2
-    if is_pair and type(answer[0]) is int and answer[1] in task.reasons:
+    is_letter = is_pair and isinstance(answer[1], str) and answer[1] in task.reasons
+    if is_letter and type(answer[0]) is int:
         return None
     letters = ", ".join(f'"{letter}"' for letter in task.reasons)
     facts = (
         ("got", repr(answer)[:60]),
-        ("expected", f'a line from 1 to {len(task.source)} and one of {letters}: (3, "a")'),
+        ("expected", f"the number of a line, 1 to {len(task.source)}, and one of {letters}"),
     )
     return Failure(facts=facts)
 
