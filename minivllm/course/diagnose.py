@@ -61,8 +61,20 @@ def same_as_input(scene: Scene) -> str | None:
     return None
 
 
+def flipped(scene: Scene) -> str | None:
+    """True and False are wrong in one direction only."""
+    if scene.expected.dtype != torch.bool or scene.got.dtype != torch.bool:
+        return None
+    found = scene.got[scene.wrong].unique().tolist()
+    return (
+        f"every wrong place is {found[0]} and should be {not found[0]}" if len(found) == 1 else None
+    )
+
+
 def constant_factor(scene: Scene) -> str | None:
     """One number times the right answer."""
+    if scene.expected.dtype == torch.bool:
+        return None
     got, expected = _where_wrong(scene)
     big = expected.abs() > 1e-3 * expected.abs().max()
     if int(big.sum()) < 2:
@@ -89,7 +101,7 @@ def constant_offset(scene: Scene) -> str | None:
 
 def integer_offset(scene: Scene) -> str | None:
     """Whole numbers that are all too large, or too small, by the same."""
-    if scene.expected.is_floating_point():
+    if scene.expected.is_floating_point() or scene.expected.dtype == torch.bool:
         return None
     offsets = (scene.got - scene.expected)[scene.wrong].unique()
     if len(offsets) != 1:
@@ -148,6 +160,7 @@ def _signed(x: float) -> str:
 
 NUMBER_DETECTORS = (
     not_finite,
+    flipped,
     same_as_input,
     all_zero,
     integer_offset,

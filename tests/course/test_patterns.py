@@ -158,3 +158,12 @@ def test_a_pattern_joins_numbers_and_places():
     assert diagnose.pattern(scene(got, x)) == (
         "every wrong value is 2 times the right one; head 1 wrong, the others right"
     )
+
+
+def test_masks_are_told_which_way_they_are_wrong_and_have_no_factor_or_offset():
+    expected = torch.tensor([[True, False], [True, True]])
+    too_open = scene(torch.ones(2, 2, dtype=torch.bool), expected)
+    assert diagnose.pattern(too_open).startswith("every wrong place is True and should be False")
+    both_ways = scene(~expected, expected)
+    assert diagnose.flipped(both_ways) is None
+    assert "wrong value" not in diagnose.pattern(both_ways)
