@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -129,3 +130,10 @@ def test_the_code_of_a_question_is_folded_because_it_holds_the_answer(tmp_path):
     source.write_text("# %%\npredict('?', right='a', a=('1', 'yes'))\n\n# %%\nprint(1)\n")
     cells = read_notebook_source(source).cells
     assert [cell.metadata.get("jupyter") for cell in cells] == [{"source_hidden": True}, None]
+
+
+def test_the_build_command_names_what_it_takes():
+    command = [sys.executable, "-m", "minivllm.course.build", "everything"]
+    run = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    assert (run.returncode, run.stdout) == (2, "")
+    assert "exercises|notebooks" in run.stderr
