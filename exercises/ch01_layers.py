@@ -21,7 +21,7 @@ def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
 
     Args:
         x: `[..., size]`; a row is what lies along the last axis.
-        weight: `[size]`.
+        weight: `[size]`, in the dtype of `x`.
         eps: Added to the mean of the squares, before the root.
     """
     raise ExerciseNotStarted("ch01.rms_norm")
@@ -35,7 +35,7 @@ def add_rms_norm(x: Tensor, residual: Tensor, weight: Tensor, eps: float) -> tup
     Args:
         x: `[num_tokens, size]`, what the part before has computed.
         residual: `[num_tokens, size]`, the sum of all that came before.
-        weight: `[size]`.
+        weight: `[size]`, in the dtype of `x`.
         eps: As in `rms_norm`, which you may call (or `F.rms_norm`).
     """
     raise ExerciseNotStarted("ch01.add_rms_norm")
@@ -88,6 +88,9 @@ def swiglu(x: Tensor, gate_up_weight: Tensor, down_weight: Tensor) -> Tensor:
         x: `[num_tokens, hidden_size]`.
         gate_up_weight: `[2 * intermediate_size, hidden_size]`: all gate rows, then all up rows.
         down_weight: `[hidden_size, intermediate_size]`.
+
+    Returns:
+        `[num_tokens, hidden_size]`, in the dtype of `x`: float16, too, where `exp(12)` is infinite.
     """
     raise ExerciseNotStarted("ch01.swiglu")
 

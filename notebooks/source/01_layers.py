@@ -120,14 +120,19 @@ assert all(row != place for row, place in enumerate(chain(*step)))
 #
 # In chapter 00 the layers came from the package. A layer from a training script would break here:
 # it sees sentences of equal length, so it may take the row's number for the position. We try that
-# on two requests. Only the first request's prompt still gets its right positions. Read both pairs
-# of stories.
+# on two requests, and print what the positions of the first two steps should be and what they are.
+# Only the first request's prompt still gets its right ones. Read both pairs of stories.
 
 
 # %%
+taken = []  # the right positions of each step, and the row numbers in their place
+
+
 class RowNumbers(Qwen3ForCausalLM):
     def forward(self, input_ids, positions, *rest):
-        return super().forward(input_ids, torch.arange(len(positions)), *rest)
+        row_numbers = torch.arange(len(positions))
+        taken.append((positions.tolist(), row_numbers.tolist()))
+        return super().forward(input_ids, row_numbers, *rest)
 
 
 beginnings = ["Once upon a time, there was a little", "The dog had a red"]
@@ -140,6 +145,11 @@ for name, model in (("positions", None), ("row numbers", RowNumbers)):
     for beginning, output in zip(beginnings, outputs, strict=True):
         print(f"{name:>11}: ... {beginning.split()[-1]}{output.output_text}")
 assert stories["positions"] != stories["row numbers"]
+for right, row_numbers in taken[:2]:
+    print(f"\npositions   {right}\nrow numbers {row_numbers}")
+first, second = (len(output.prompt_token_ids) for output in outputs)
+assert taken[0] == ([*range(first), *range(second)], [*range(first + second)])
+assert taken[1] == ([first, second], [0, 1])
 
 # %% [markdown]
 # ## By hand: a norm
@@ -166,16 +176,20 @@ for x in (row, 10 * row, 0 * row):
 # angles that grow with the position.
 #
 # A **head** of 4 numbers is two **pairs**: elements 0 and 2, elements 1 and 3. The partner is
-# half a head away, not next door. With theta = 100, pair 0 turns 1 radian a token, and pair 1 turns
-# `100 ** (-2 / 4)`, which is 0.1.
+# half a head away, not next door. The speeds are powers of a number **theta**; here it is 100. So
+# pair 0 turns 1 radian a token, and pair 1 turns `100 ** (-2 / 4)`, which is 0.1.
 #
-# At position 1, the head [1, 1, 0, 0] becomes [cos 1, cos 0.1, sin 1, sin 0.1].
+# A pair `x1, x2` that turns by `a` becomes `x1 * cos(a) - x2 * sin(a)` and
+# `x2 * cos(a) + x1 * sin(a)`.
+# At position 1, the head [1, 1, 1, 0] becomes [cos 1 - sin 1, cos 0.1, cos 1 + sin 1, sin 0.1].
 
 # %% tags=["nbval-check-output"]
 angles = 1 * torch.tensor([1.0, 100 ** (-2 / 4)])
-turned = torch.cat((angles.cos(), angles.sin()))
+cos, sin = angles.cos(), angles.sin()
+x1, x2 = torch.tensor([1.0, 1.0]), torch.tensor([1.0, 0.0])  # the halves of the head
+turned = torch.cat((x1 * cos - x2 * sin, x2 * cos + x1 * sin))
 print([round(y, 4) for y in turned.tolist()])
-assert torch.allclose(turned, torch.tensor([0.5403, 0.9950, 0.8415, 0.0998]), atol=1e-4)
+assert torch.allclose(turned, torch.tensor([-0.3012, 0.9950, 1.3818, 0.0998]), atol=1e-4)
 
 # %% [markdown]
 # ## Predict, then run
@@ -223,21 +237,21 @@ assert abs(score(8, 3) - score(1008, 1003)) < 1e-2 < abs(score(8, 3) - score(9, 
 
 # %%
 predict(
-    "Two products with the same input are computed as one, their weights stacked. How many "
-    "multiplications does that save?",
+    "Two matrix products with the same input are computed as one, their weights stacked. How many "
+    "operations (multiplications and additions) does that save?",
     right="c",
     a=("half", "Each output still needs its own row of weights."),
-    b=("a third", "Nothing is shared but the input, and reading it is no multiplication."),
+    b=("a third", "Nothing is shared but the input, and reading it is no operation."),
     c=("none", "It saves a call and a second reading of the input, not arithmetic."),
 )
 
 # %% tags=["nbval-check-output"]
-x, gate_weight, up_weight = torch.randn(5, 256), torch.randn(768, 256), torch.randn(768, 256)
+x, first, second = torch.randn(5, 256), torch.randn(768, 256), torch.randn(768, 256)
 with FlopCounterMode(display=False) as two:
-    x @ gate_weight.T, x @ up_weight.T
+    x @ first.T, x @ second.T
 with FlopCounterMode(display=False) as one:
-    x @ torch.cat((gate_weight, up_weight)).T
-print("two products:", two.get_total_flops(), "  one:", one.get_total_flops())
+    x @ torch.cat((first, second)).T
+print("operations of two:", two.get_total_flops(), "  of one:", one.get_total_flops())
 assert two.get_total_flops() == one.get_total_flops() == 2 * 5 * 256 * 2 * 768
 
 # %% [markdown]
@@ -245,9 +259,12 @@ assert two.get_total_flops() == one.get_total_flops() == 2 * 5 * 256 * 2 * 768
 #
 # A head of 16 has eight pairs; each is a dial. The hand with the square end is the key, the round
 # one the query; both pointed right before they were turned. Below each dial stands how many tokens
-# a whole turn takes. The fast dials tell neighbours apart, the slow ones near from far.
+# a whole turn takes. The **score** is the mean over the dials of the cosine between the two hands:
+# 1 if all agree, -1 if all are opposite.
 #
-# Change the position: all hands turn, and the score stays.
+# Change the position: all hands turn, and the score stays. At distance 4 the first dial has moved
+# most, the last least: fast dials tell neighbours apart, slow ones near from far. `frames` computes
+# what is drawn.
 
 
 # %%
@@ -294,6 +311,10 @@ explore(
     distance=[4, 0, 16, 64, 256],
     theta=[10_000, 1_000_000],
 )
+scores = {round(frames(position, 4, 10_000).score, 6) for position in (3, 13, 103, 1003)}
+apart = [dial.between for dial in frames(3, 4, 10_000).dials]
+assert len(scores) == 1, "the score depends on the distance alone"
+assert apart == sorted(apart, reverse=True), "the first dial is the fastest"
 
 # %% [markdown]
 # ## Exercise: `rms_norm`
@@ -304,7 +325,7 @@ explore(
 # | argument | shape | |
 # |---|---|---|
 # | `x` | `[..., size]` | not changed |
-# | `weight` | `[size]` | |
+# | `weight` | `[size]` | dtype of `x` |
 # | `eps` | a float | inside the root |
 # | returns | `[..., size]` | dtype of `x` |
 #
@@ -370,10 +391,10 @@ hints("ch01.add_rms_norm")
 #
 # Angles are float32, whatever `x` is; "Break it" shows why.
 #
-# <details><summary>Help: I see "index 41 is out of bounds for dimension 0 with size 1"</summary>
+# <details><summary>Help: I see "index 7 is out of bounds for dimension 0 with size 3"</summary>
 #
-# A table with a row for each row of `x` is too short: the only token of a decode step may be at
-# position 41. Compute the angles from `positions`.
+# A table with a row for each row of `x` is too short: the first of three tokens may be at position
+# 7. Compute the angles from `positions`.
 #
 # </details>
 
@@ -399,9 +420,10 @@ hints("ch01.rope")
 # | `q_weight`, `k_weight` | `[head_dim]` |
 # | returns | `q`, `k`, `v`, each `[num_tokens, heads, head_dim]` |
 #
-# <details><summary>Help: I see "q shape (5,4,8), expected (5,6,8)"</summary>
+# <details><summary>Help: I see "not enough values to unpack", or "shape '[1, 2, 2]' is
+# invalid for input of size 3"</summary>
 #
-# You cut into equal thirds. Give the three sizes.
+# `chunk(3)` cuts into equal thirds, and the parts are unequal. Give `split` the three sizes.
 #
 # </details>
 
@@ -419,15 +441,17 @@ hints("ch01.split_qkv")
 #
 # `down(silu(gate) * up)`
 #
-# One product gives all gates, then all ups: the weights are stacked. By hand: gate 1, up 2 gives
-# 0.7311 * 2 = 1.4621.
+# One product gives all gates, then all ups: the weights are stacked. By hand: for gate 2, up 1,
+# sigmoid(2) is 0.8808, so the unit gives 2 * 0.8808 * 1 = 1.7616.
 #
 # | argument | shape |
 # |---|---|
 # | `x` | `[num_tokens, hidden_size]` |
 # | `gate_up_weight` | `[2 * intermediate_size, hidden_size]` |
 # | `down_weight` | `[hidden_size, intermediate_size]` |
-# | returns | as `x` |
+# | returns | as `x`, dtype of `x`; float16 too |
+#
+# In float16, `exp(12)` is infinite: a silu made of exponentials needs float32, or `F.silu`.
 #
 # <details><summary>Help: I see "mat1 and mat2 shapes cannot be multiplied"</summary>
 #
@@ -445,9 +469,9 @@ hints("ch01.swiglu")
 # ## Detective: the attention that nobody hears
 #
 # Someone stacked layers with `add_rms_norm`. Each test of a single part is green. But with MLPs
-# that give zeros, the result is the same whether attention works or is switched off. The cell shows
-# it, and the listing below it. Which line is wrong, and why? Write `return line, "letter"` in
-# `detective()`.
+# that give zeros, the result is the same whether attention works or is switched off. The cell runs
+# it with attention off and on, then prints the listing. Which line is wrong, and why? Write
+# `return line, "letter"` in `detective()`.
 
 # %%
 run_layers = planted("ch01.detective")
@@ -464,21 +488,20 @@ check("ch01.detective")
 # %% [markdown]
 # ## Measure
 #
-# What does a layer cost for 64 tokens? Predict it on paper, for `hidden` numbers a token, `rows`
-# of the fused qkv weight, `inter` units and float32 (4 bytes):
+# What does a layer of the storyteller cost for 64 tokens in float32 (4 bytes a number)? Its sizes:
+# `hidden` 256 numbers a token, 512 units, 768 rows of the fused qkv weight, 512 query numbers.
+# The model is the one that the note taker at the top kept, `seen["model"]`.
 #
-# - a product of `[tokens, a]` with `[b, a]`: `2 * tokens * a * b` operations;
-# - RMSNorm makes three tensors of `tokens * hidden` (squares, normed, weighted) and three of
-#   `tokens` (mean, plus eps, root);
-# - RoPE on the queries makes three tensors of their size (times cos, halves swapped, sum).
+# First the matrix products, on paper: `[tokens, a]` with `[b, a]` takes `2 * tokens * a * b`
+# operations.
 
 # %% tags=["nbval-check-output"]
 layer, num_tokens = seen["model"].model.layers[0], 64
-hidden, inter = layer.input_layernorm.weight.numel(), layer.mlp.down_proj.weight.shape[1]
-rows, queries = layer.self_attn.qkv_proj.weight.shape[0], layer.self_attn.o_proj.weight.shape[1]
-head_dim = layer.self_attn.head_dim
-x, q = torch.randn(num_tokens, hidden), torch.randn(num_tokens, queries // head_dim, head_dim)
-cos_sin = seen["model"].model.rotary_emb(torch.arange(num_tokens), torch.float32)
+norm, mlp, qkv_proj = layer.input_layernorm, layer.mlp, layer.self_attn.qkv_proj
+hidden, inter = norm.weight.numel(), mlp.down_proj.weight.shape[1]
+rows, queries = qkv_proj.weight.shape[0], layer.self_attn.o_proj.weight.shape[1]
+assert (hidden, inter, rows, queries) == (256, 512, 768, 512)
+x = torch.randn(num_tokens, hidden)
 
 
 def operations(function):
@@ -487,30 +510,52 @@ def operations(function):
     return counter.get_total_flops()
 
 
+def compare(table):
+    print(f"{'':18}{'predicted':>12}{'measured':>12}{'ratio':>7}")
+    for name, (predicted, measured) in table.items():
+        print(f"{name:18}{predicted:12,}{measured:12,}{measured / predicted:7.2f}")
+        assert measured == predicted
+
+
+compare(
+    {
+        "qkv, operations": (2 * num_tokens * hidden * rows, operations(partial(qkv_proj, x))),
+        "MLP, operations": (2 * num_tokens * hidden * 3 * inter, operations(partial(mlp, x))),
+    }
+)
+
+# %% [markdown]
+# Norm and rotation hold no matrix product. Predict the bytes of the tensors that they make;
+# `Spy` adds them up while the function runs.
+#
+# - RMSNorm makes three tensors of `tokens * hidden` (squares, normed, weighted) and three of
+#   `tokens` (mean, plus eps, root);
+# - RoPE on the queries makes three tensors of their size (times cos, halves swapped, sum).
+
+# %% tags=["nbval-check-output"]
+head_dim = layer.self_attn.head_dim
+q = torch.randn(num_tokens, queries // head_dim, head_dim)
+cos_sin = seen["model"].model.rotary_emb(torch.arange(num_tokens), torch.float32)
+
+
 def bytes_made(function):
     with Spy() as spy:
         function()
     return spy.bytes
 
 
-norm, mlp, qkv_proj = layer.input_layernorm, layer.mlp, layer.self_attn.qkv_proj
-table = {
-    "qkv, operations": (2 * num_tokens * hidden * rows, operations(partial(qkv_proj, x))),
-    "MLP, operations": (2 * num_tokens * hidden * 3 * inter, operations(partial(mlp, x))),
-    "RMSNorm, bytes": (4 * 3 * num_tokens * (hidden + 1), bytes_made(partial(norm, x))),
-    "RoPE on q, bytes": (4 * 3 * q.numel(), bytes_made(partial(apply_rotary, q, *cos_sin))),
-}
-print(f"hidden {hidden}, qkv rows {rows}, units {inter}")
-print(f"{'':18}{'predicted':>12}{'measured':>12}{'ratio':>7}")
-for name, (predicted, measured) in table.items():
-    print(f"{name:18}{predicted:12,}{measured:12,}{measured / predicted:7.2f}")
-    assert measured == predicted
+compare(
+    {
+        "RMSNorm, bytes": (4 * 3 * num_tokens * (hidden + 1), bytes_made(partial(norm, x))),
+        "RoPE on q, bytes": (4 * 3 * q.numel(), bytes_made(partial(apply_rotary, q, *cos_sin))),
+    }
+)
 
 # %% [markdown]
-# Norm and rotation hold no product: what they cost is bytes. So engines fuse them with what stands
-# beside them: a tensor that is never made is neither written nor read again. A fused product saves
-# launches, no operations, so don't expect it to be twice as fast. The next cell times one against
-# two, if there is a GPU.
+# Engines fuse norm and rotation with what stands beside them: a tensor that is never made is
+# neither written nor read again. A fused product saves the start of a GPU kernel, but no
+# operations, so don't expect it to be twice as fast. The next cell times one against two, if there
+# is a GPU.
 
 # %%
 if torch.cuda.is_available():
@@ -528,11 +573,11 @@ else:
     print("no GPU here: counted, not timed")
 
 # %% [markdown]
-# ## Break it: angles in bfloat16
+# ## Break it: positions in bfloat16
 #
-# One knob: the dtype of the positions. bfloat16 keeps 8 bits of a number, so 257 does not exist in
-# it. Two neighbouring tokens then get the same angles, and nothing tells them apart. Short prompts
-# work, long ones don't: a mistake that tests with 100 tokens never see.
+# One knob: the dtype of the positions. bfloat16 keeps 8 significant bits, so 257 does not exist in
+# it. Two neighbouring tokens then get the same angles, and nothing tells them apart. All positions
+# up to 256 are exact: a test with 100 tokens never sees this mistake.
 
 # %% tags=["nbval-check-output"]
 places, head = torch.tensor([255, 256, 257, 258]), heads[:1].expand(4, 1, 64)
@@ -542,12 +587,14 @@ for dtype in (torch.float32, torch.bfloat16):
     same = torch.equal(turned[1], turned[2])
     print(f"{dtype!s:15}", rounded.tolist(), "256 and 257 alike:", same)
     assert same == (dtype == torch.bfloat16)
+assert torch.equal(torch.arange(257).bfloat16().long(), torch.arange(257))
 
 # %% [markdown]
 # ## Compare
 #
 # First with the finished package. Its parts are modules; these functions give them the shape of
-# yours. Until an exercise has passed, the package's part stands in for it.
+# yours. `use_mine(..., ask=True)` asks for yours; until an exercise has passed, it gives the
+# package's part.
 
 
 # %%
@@ -586,8 +633,6 @@ PACKAGE = {
     "split_qkv": package_split,
     "swiglu": package_swiglu,
 }
-
-# %%
 mine = {name: use_mine(f"ch01.{name}", otherwise=part, ask=True) for name, part in PACKAGE.items()}
 x, positions, weight = torch.randn(3, 48), torch.tensor([7, 3, 100]), torch.rand(48) + 0.5
 inputs = {
@@ -723,7 +768,6 @@ class MyModel(Qwen3ForCausalLM):
         self.model.rotary_emb = PositionsThemselves()
 
 
-# %%
 with engine(MyModel) as llm:
     outputs = llm.generate(beginnings, greedy, use_tqdm=False)
 for beginning, output in zip(beginnings, outputs, strict=True):
@@ -752,21 +796,21 @@ print("Milestone: a real engine generates with your layers, token for token as w
 # The angle is there for comparing queries with keys. Values are what is fetched.
 #
 # </details>
-# <details><summary>Two ranks of a model each take half of a fused gate_up weight. What goes
-# wrong?</summary>
+# <details><summary>Two GPUs each take half of a fused gate_up weight. What goes wrong?</summary>
 #
-# The first half is all gates. Each rank must take half of the gates and half of the ups (chapter
+# The first half is all gates. Each GPU must take half of the gates and half of the ups (chapter
 # 13).
 #
 # </details>
-# <details><summary>Which mistakes of this chapter does one short prompt in float32 hide?</summary>
+# <details><summary>Which two mistakes of this chapter does a test in float32 hide?</summary>
 #
-# Squares that overflow, angles in bfloat16, and most wrong values of eps.
+# Squares in the dtype of `x`: that of 300 is infinite in float16 alone. Positions in the dtype of
+# `x`: 256 and 257 are alike in bfloat16 alone.
 #
 # </details>
 #
 # **New words**: layer, RMSNorm, root mean square, eps, residual, RoPE, query, key, head, pair,
-# fused, MLP, unit, gate, up.
+# theta, score, fused, MLP, unit, gate, up.
 #
 # **Stretch** (30 minutes): give `rope` a `factor` that slows all pairs down, as the type `linear`
 # in `minivllm/layers/rope_frequencies.py` does, and compare.

@@ -1,6 +1,8 @@
-"""Right answers to chapter 01, written otherwise than the solution, and mistakes of no bank."""
+"""Right answers to chapter 01, written otherwise than the solution, and mistakes likewise."""
 
 from __future__ import annotations
+
+from itertools import product
 
 import pytest
 import torch
@@ -32,11 +34,16 @@ def norm_by_einsum(x, weight, eps):
 
 def norm_row_by_row(x, weight, eps):
     out = torch.empty_like(x)
-    for index in torch.cartesian_prod(*(torch.arange(n) for n in (*x.shape[:-1], 1))):
-        place = tuple(index[:-1].tolist())
+    for place in product(*map(range, x.shape[:-1])):
         row = x[place].float()
         out[place] = (weight * row / ((row @ row) / len(row) + eps).sqrt()).to(x.dtype)
     return out
+
+
+def norm_flattened_by_reshape(x, weight, eps):
+    flat = x.reshape(-1, x.shape[-1]).float()
+    scale = (flat.square().mean(-1, keepdim=True) + eps).rsqrt()
+    return (flat * scale).to(x.dtype).reshape(x.shape) * weight
 
 
 def add_norm_by_library(x, residual, weight, eps):
@@ -81,6 +88,17 @@ def rope_by_a_table(x, positions, theta):
     return torch.addcmul(
         x * torch.cat((cos, cos), -1), x.roll(half, -1), torch.cat((-sin, sin), -1)
     )
+
+
+def rope_like_vllm(x, positions, theta):
+    """The table of cosines and sines as long as the context needs, and the dtype of x."""
+    dim = x.shape[-1]
+    inv_freq = 1.0 / (theta ** (torch.arange(0, dim, 2, dtype=torch.float) / dim))
+    freqs = torch.einsum("i,j->ij", torch.arange(int(positions.max()) + 9).float(), inv_freq)
+    cos, sin = torch.cat((freqs.cos(), freqs.sin()), -1)[positions].chunk(2, dim=-1)
+    cos, sin = cos.unsqueeze(-2).to(x.dtype), sin.unsqueeze(-2).to(x.dtype)
+    x1, x2 = torch.chunk(x, 2, dim=-1)
+    return torch.cat((x1 * cos - x2 * sin, x2 * cos + x1 * sin), dim=-1)
 
 
 def rope_by_loops(x, positions, theta):
@@ -134,17 +152,43 @@ def mlp_by_exponential(x, gate_up_weight, down_weight):
     return F.linear((gate / (1 + torch.exp(-gate)) * up).to(x.dtype), down_weight)
 
 
+def mlp_by_both_exponentials(x, gate_up_weight, down_weight):
+    """The exponential of what is negative: it never overflows."""
+    gate, up = F.linear(x, gate_up_weight).chunk(2, dim=-1)
+    e = torch.exp(-gate.abs())
+    opened = torch.where(gate >= 0, 1 / (1 + e), e / (1 + e))
+    return F.linear(gate * opened * up, down_weight)
+
+
 def mlp_in_two_products(x, gate_up_weight, down_weight):
     gate_weight, up_weight = gate_up_weight.chunk(2)
     return F.linear(torch.nn.SiLU()(F.linear(x, gate_weight)) * F.linear(x, up_weight), down_weight)
 
 
 ALTERNATIVES = {
-    "ch01.rms_norm": (norm_by_library_mean, norm_by_vector_norm, norm_by_einsum, norm_row_by_row),
+    "ch01.rms_norm": (
+        norm_by_library_mean,
+        norm_by_vector_norm,
+        norm_by_einsum,
+        norm_flattened_by_reshape,
+        norm_row_by_row,
+    ),
     "ch01.add_rms_norm": (add_norm_by_library, add_norm_like_vllm, add_norm_by_torch_add),
-    "ch01.rope": (rope_like_transformers, rope_by_complex_numbers, rope_by_a_table, rope_by_loops),
+    "ch01.rope": (
+        rope_like_transformers,
+        rope_by_complex_numbers,
+        rope_by_a_table,
+        rope_like_vllm,
+        rope_by_loops,
+    ),
     "ch01.split_qkv": (split_by_slices, split_by_torch_split, split_into_a_list),
-    "ch01.swiglu": (mlp_by_sigmoid, mlp_by_einsum, mlp_by_exponential, mlp_in_two_products),
+    "ch01.swiglu": (
+        mlp_by_sigmoid,
+        mlp_by_einsum,
+        mlp_by_exponential,
+        mlp_by_both_exponentials,
+        mlp_in_two_products,
+    ),
 }
 PAIRS = [(task_id, f) for task_id, functions in ALTERNATIVES.items() for f in functions]
 
@@ -164,7 +208,7 @@ def test_a_right_answer_written_otherwise_passes(task_id, function):
     assert report.passed, render(report)
 
 
-# Mistakes that are in no bank: each must be refused all the same.
+# Mistakes written otherwise than in the bank, or in no bank: each must be refused all the same.
 
 
 def norm_of_the_first_half(x, weight, eps):
@@ -192,6 +236,20 @@ def norm_in_bfloat16(x, weight, eps):
 def norm_bessel(x, weight, eps):
     mean = x.float().square().sum(-1, keepdim=True) / (x.shape[-1] - 1)
     return (x.float() * torch.rsqrt(mean + eps)).to(x.dtype) * weight
+
+
+def norm_that_wants_two_axes(x, weight, eps):
+    assert x.dim() > 1
+    return norm_by_einsum(x, weight, eps)
+
+
+def norm_of_viewed_rows(x, weight, eps):
+    return norm_by_einsum(x.view(-1, x.shape[-1]), weight, eps).view(x.shape)
+
+
+def add_norm_without_bfloat16(x, residual, weight, eps):
+    assert x.dtype != torch.bfloat16
+    return add_norm_by_library(x, residual, weight, eps)
 
 
 def add_norm_averaged(x, residual, weight, eps):
@@ -227,6 +285,18 @@ def rope_log_base_two(x, positions, theta):
     return torch.cat((a * angles.cos() - b * angles.sin(), b * angles.cos() + a * angles.sin()), -1)
 
 
+def rope_of_half_positions(x, positions, theta):
+    return rope_like_transformers(x, positions.half().float(), theta)
+
+
+def rope_of_int16_positions(x, positions, theta):
+    return rope_like_transformers(x, positions.to(torch.int16), theta)
+
+
+def rope_by_a_table_of_4096(x, positions, theta):
+    return rope_like_transformers(x, torch.arange(4096)[positions], theta)
+
+
 def rope_flipped_positions(x, positions, theta):
     return rope_like_transformers(x, positions.flip(0), theta)
 
@@ -246,6 +316,17 @@ def split_norm_over_heads_axis(qkv, num_heads, num_kv_heads, q_weight, k_weight,
     q, k, v = heads.split([num_heads, num_kv_heads, num_kv_heads], dim=1)
     q, k = (h * (h.square().mean(1, keepdim=True) + eps).rsqrt() for h in (q, k))
     return q * q_weight, k * k_weight, v
+
+
+def split_without_bfloat16(qkv, num_heads, num_kv_heads, q_weight, k_weight, eps):
+    assert qkv.dtype != torch.bfloat16
+    return split_by_slices(qkv, num_heads, num_kv_heads, q_weight, k_weight, eps)
+
+
+def mlp_by_a_ratio_of_exponentials(x, gate_up_weight, down_weight):
+    gate, up = F.linear(x, gate_up_weight).float().chunk(2, dim=-1)
+    e = torch.exp(gate)
+    return F.linear((gate * e / (1 + e) * up).to(x.dtype), down_weight)
 
 
 def mlp_halves_exchanged(x, gate_up_weight, down_weight):
@@ -280,22 +361,33 @@ WRONG = {
         norm_with_clamped_mean,
         norm_in_bfloat16,
         norm_bessel,
+        norm_that_wants_two_axes,
+        norm_of_viewed_rows,
     ),
-    "ch01.add_rms_norm": (add_norm_averaged, add_norm_scaled_residual),
+    "ch01.add_rms_norm": (
+        add_norm_without_bfloat16,
+        add_norm_averaged,
+        add_norm_scaled_residual,
+    ),
     "ch01.rope": (
         rope_with_reversed_speeds,
         rope_of_half_a_head,
         rope_modulo_64,
         rope_log_base_two,
         rope_flipped_positions,
+        rope_of_half_positions,
+        rope_of_int16_positions,
+        rope_by_a_table_of_4096,
     ),
     "ch01.split_qkv": (
         split_reversed_heads,
         split_first_value_head_only,
         split_norm_over_heads_axis,
+        split_without_bfloat16,
     ),
     "ch01.swiglu": (
         mlp_halves_exchanged,
+        mlp_by_a_ratio_of_exponentials,
         mlp_with_hard_swish,
         mlp_silu_twice,
         mlp_quick_gelu,
@@ -308,7 +400,7 @@ WRONG_PAIRS = [(task_id, f) for task_id, functions in WRONG.items() for f in fun
 @pytest.mark.parametrize(
     ("task_id", "function"), WRONG_PAIRS, ids=lambda x: getattr(x, "__name__", x)
 )
-def test_a_mistake_that_is_in_no_bank_is_refused(task_id, function):
+def test_a_mistake_written_otherwise_is_refused(task_id, function):
     report = report_on(task_id, function)
     assert report.state == "NOT YET"
     assert len(render(report).splitlines()) <= 18

@@ -1,4 +1,4 @@
-"""What the checks of chapter 01 are made of: right answers, inputs, and the planted bug.
+"""What the checks of chapter 01 are made of: right answers and inputs.
 
 The right answers are written plainly, in the dtype that they are given. `wide` is the one
 concession: what comes in float16 is computed in float32, because a right answer does so too.
@@ -8,6 +8,7 @@ Next file to read: `ch01.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import cycle, islice
 from typing import Any
 
 import torch
@@ -18,6 +19,11 @@ from minivllm.course.fixtures import strided
 
 Make = Callable[[torch.Generator], Arguments]
 Mine = Callable[..., Any]
+
+SQUARES_OVERFLOW = "the dtype in which the squares are taken: 300 * 300 is beyond float16"
+TRY_FLOAT16 = "torch.tensor(300., dtype=torch.float16) ** 2"
+TRY_EPS_OF_SUM = "x = [[1e-3, 7e-3]], residual 0, eps 1e-5: sqrt(25e-6 + 1e-5) is 5.9e-3"
+LAST_LINE = "the last line: the result goes back to x.dtype"
 
 
 def wide(x: Tensor) -> Tensor:
@@ -92,6 +98,17 @@ def rows(gen: torch.Generator) -> Arguments:
     return {"x": 4 * randn(gen, 5, 12), "weight": weight, "eps": 1e-6}
 
 
+def one_row(gen: torch.Generator) -> Arguments:
+    """Of `rms_norm`: a single row without an axis for the tokens."""
+    arguments = rows(gen)
+    return arguments | {"x": arguments["x"][0]}
+
+
+def some_heads(gen: torch.Generator) -> Arguments:
+    """Of `rms_norm`: three of eight heads of each token, a view that is not contiguous."""
+    return rows(gen) | {"x": randn(gen, 5, 8, 12)[:, 2:5]}
+
+
 def zero_row(gen: torch.Generator) -> Arguments:
     """Of `rms_norm`: one of the tokens is all zeros."""
     arguments = rows(gen)
@@ -154,14 +171,16 @@ def mlp(gen: torch.Generator) -> Arguments:
     }
 
 
-def nearly_closed(gen: torch.Generator) -> Arguments:
-    """Of `swiglu`: gates from -16 to -12, whose exp(-gate) is too large for float16.
-
-    What passes them is small but not zero, and the values are large.
-    """
-    gates = -12 - 4 * torch.rand(5, 4, generator=gen)
-    return {
-        "x": torch.cat((gates, torch.full((5, 4), 2000.0)), dim=-1),
+def valves(*gates: float, value: float) -> Make:
+    """Of `swiglu`: gates of these sizes for four units, and the value of each unit."""
+    return lambda gen: {
+        "x": torch.cat(
+            (
+                torch.tensor(list(islice(cycle(gates), 20))).reshape(5, 4),
+                torch.full((5, 4), value),
+            ),
+            dim=-1,
+        ),
         "gate_up_weight": torch.eye(8),
         "down_weight": randn(gen, 8, 4),
     }
@@ -220,27 +239,3 @@ def per_head(rms_norm: Mine, gen: torch.Generator) -> tuple[Tensor, Tensor]:
     heads, weight = randn(gen, 3, 4, 12), torch.rand(12, generator=gen) + 0.5
     one_by_one = [rms_norm(head, weight, 1e-6) for head in heads.unbind(1)]
     return rms_norm(heads, weight, 1e-6), torch.stack(one_by_one, dim=1)
-
-
-# --- the planted bug -----------------------------------------------------------------------------
-
-
-def run_layers(x: Tensor, layers: Sequence[Any], last_weight: Tensor, eps: float) -> Tensor:
-    """A stack of layers, each with its two parts and their two norms: the listing."""
-    residual = torch.zeros_like(x)
-    for attention, attention_weight, mlp, mlp_weight in layers:
-        x, residual = add_norm(x, residual, attention_weight, eps)
-        x, _ = add_norm(attention(x), residual, mlp_weight, eps)
-        x = mlp(x)
-    x, _ = add_norm(x, residual, last_weight, eps)
-    return x
-
-
-def attention_is_lost(stack: Mine) -> bool:
-    """Whether the result of a stack without MLPs is the same with and without attention."""
-    x, weight = torch.tensor([[1.0, 7.0]]), torch.ones(2)
-    results = []
-    for strength in (0.0, 3.0):
-        layer = (lambda y, s=strength: s * y.flip(-1), weight, torch.zeros_like, weight)
-        results.append(stack(x, [layer, layer], weight, 1e-6))
-    return torch.equal(*results)

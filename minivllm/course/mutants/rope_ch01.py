@@ -58,11 +58,20 @@ ROPE = [
         "rope.sign",
         "turned the other way round: the sine with the wrong sign",
         (_TURNED, "first * cos + second * sin, second * cos - first * sin"),
+        look_at="the signs: minus in the first half, plus in the second",
     ),
     edit(
-        "rope.both_minus", "minus in both halves", ("second * cos + first", "second * cos - first")
+        "rope.both_minus",
+        "minus in both halves",
+        ("second * cos + first", "second * cos - first"),
+        look_at="the signs: minus in the first half, plus in the second",
     ),
-    edit("rope.both_plus", "plus in both halves", ("first * cos - second", "first * cos + second")),
+    edit(
+        "rope.both_plus",
+        "plus in both halves",
+        ("first * cos - second", "first * cos + second"),
+        look_at="the signs: minus in the first half, plus in the second; [-x2, x1] if you rotate",
+    ),
     edit(
         "rope.swapped_halves",
         "the two halves in the wrong order",
@@ -77,6 +86,7 @@ ROPE = [
         "rope.base",
         "theta always 10,000, whatever is given",
         (_SPEED, "1e4 ** (-torch.arange(half) / half)"),
+        look_at="theta: Qwen3's is 1,000,000, so it is an argument",
     ),
     edit(
         "rope.exponent",
@@ -103,45 +113,23 @@ ROPE = [
         "speeds down to 1 / theta: one step too far apart",
         (_SPEED, "theta ** (-torch.linspace(0, 1, half))"),
     ),
+    edit(
+        "rope.base_million",
+        "theta always 1,000,000, whatever is given",
+        (_SPEED, "1e6 ** (-torch.arange(half) / half)"),
+        look_at="theta: it is an argument",
+    ),
+    *(
+        edit(
+            f"rope.head_dim_{size}",
+            f"the exponent 2i / {size}, whatever head_dim is",
+            (_SPEED, f"theta ** (-2 * torch.arange(half) / {size})"),
+            look_at="head_dim: it is x.shape[-1]",
+        )
+        for size in (64, 128)
+    ),
     edit("rope.degrees", "the angles taken for degrees", (_ANGLES, f"torch.deg2rad({_ANGLES})")),
     edit("rope.turns", "the angles taken for whole turns", (_ANGLES, f"2 * torch.pi * {_ANGLES}")),
-    edit(
-        "rope.offset0",
-        "positions ignored: the rows counted from 0",
-        (_ANGLES, "torch.arange(len(x))[:, None, None] * radians_per_token"),
-        look_at="where the positions come from: row 0 of x may stand at position 41",
-    ),
-    edit(
-        "rope.offset_first",
-        "counted up from the first position: right for one chunk, wrong for several requests",
-        (_ANGLES, "(positions[0] + torch.arange(len(x)))[:, None, None] * radians_per_token"),
-    ),
-    edit(
-        "rope.sorted",
-        "the positions sorted",
-        (_ANGLES, "positions.sort().values[:, None, None] * radians_per_token"),
-    ),
-    edit(
-        "rope.plus1",
-        "positions that begin at 1",
-        (_ANGLES, "(1 + positions)[:, None, None] * radians_per_token"),
-    ),
-    edit(
-        "rope.batch_pos",
-        "the first token's position used for all",
-        (_ANGLES, "positions[:1, None, None] * radians_per_token"),
-    ),
-    edit(
-        "rope.cache_short",
-        "a table of as many positions as there are rows",
-        (_ANGLES, "(torch.arange(len(x))[:, None, None] * radians_per_token)[positions]"),
-        look_at="the length of the table: row 0 of x may stand at position 41",
-    ),
-    edit(
-        "rope.head_position",
-        "the head's number used as its position",
-        (_ANGLES, "torch.arange(x.shape[1])[None, :, None] * radians_per_token"),
-    ),
     edit(
         "rope.no_head_axis",
         "angles without an axis for the heads",
@@ -165,17 +153,11 @@ ROPE = [
         look_at="cos and sin of the whole head: the first half and the second have the same angles",
     ),
     edit(
-        "rope.low_angles",
-        "the angles computed in the dtype of x",
-        (_ANGLES, "(positions.to(x.dtype)[:, None, None] * radians_per_token.to(x.dtype))"),
-        look_at="the dtype of positions and angles: bfloat16 has no 257",
-        try_it="torch.tensor(257).bfloat16()",
-    ),
-    edit(
         "rope.no_downcast",
         "float32, whatever x is",
         (".cos().to(x.dtype)", ".cos()"),
         (".sin().to(x.dtype)", ".sin()"),
+        look_at="the last line: the result goes back to x.dtype",
     ),
     _inplace,
     _overwritten,
