@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Any
 
 from minivllm.course.errors import ExerciseNotStarted
-from minivllm.course.exercise import Task
+from minivllm.course.exercise import Advice, Task
 from minivllm.course.loading import run_source, take
 from minivllm.course.report import Fact, Failure
 from minivllm.course.source import imported, signature_problem, unfilled
@@ -109,7 +109,11 @@ def _shortcut(attempt: Attempt) -> Failure | None:
                 facts=(
                     ("result", "right, but this exercise asks you to build it"),
                     ("found", f"line {line} of {attempt.file} imports {name}"),
-                )
+                ),
+                advice=Advice(
+                    look_at="the import: the course compares with the finished part for you",
+                    try_it="write the function out; use_mine in the notebook puts yours beside it",
+                ),
             )
     return None
 

@@ -6,6 +6,7 @@ Next file to read: `compare.py`.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -79,7 +80,8 @@ class Ladder:
         outcome = self.outcome(probe)
         call = call_facts(self._attempt, probe)
         if outcome.error is not None:
-            return raised(self._attempt, outcome.error, call)
+            failure = raised(self._attempt, outcome.error, call)
+            return replace(failure, advice=probe.case.advice)
         if self._is_nothing(outcome):
             return Failure(is_unfilled=True, facts=(("returned", "None"),))
         for output, mismatch in probe.mismatches(outcome):

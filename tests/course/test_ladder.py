@@ -221,6 +221,7 @@ def test_importing_the_finished_part_is_seen(line):
         )
     )
     assert red_check(report) == "built by yourself"
+    assert report.failure.advice.look_at.startswith("the import")
     assert fact(report, "result") == "right, but this exercise asks you to build it"
 
 
