@@ -138,7 +138,7 @@ def test_the_stub_is_three_lines():
         ('return 99, "b"', "the right line", "of a listing of 5 lines"),
         ('return 4, "a"', "the right reason", "dim -1 runs over the keys"),
         ("return 4", "answers with (line, reason)", 'one of "a", "b", "c"'),
-        ('return 4, "z"', "answers with (line, reason)", "a line from 1 to 5"),
+        ('return 4, "z"', "answers with (line, reason)", "the number of a line, 1 to 5"),
     ],
 )
 def test_a_detectives_wrong_answer_is_told_why(answer, check, text):

@@ -55,6 +55,11 @@ def _cache(
     return made
 
 
+def _low_precision(gen: torch.Generator) -> Arguments:
+    arguments = _cache([3, 9], 3)(gen)
+    return {k: v.bfloat16() if k != "num_computed" else v for k, v in arguments.items()}
+
+
 def _strided_cache(gen: torch.Generator) -> Arguments:
     arguments = _cache([3, 9], 2)(gen)
     return {k: strided(v) if k != "num_computed" else v for k, v in arguments.items()}
@@ -119,6 +124,12 @@ cached_attention = Exercise(
         adversarial("filled to the last slot", _cache([13, 13], 3)),
         adversarial("large scores", _cache([5, 2], 3, scale=60.0)),
         adversarial("tensors that are not contiguous", _strided_cache),
+        adversarial(
+            "bfloat16 in, bfloat16 out",
+            _low_precision,
+            look_at="the dtype of what is returned: that of q",
+            try_it="q in bfloat16: out.dtype is torch.bfloat16",
+        ),
     ),
     properties=(
         Property(

@@ -25,6 +25,8 @@ class Keep:
 
     def __call__(self, scaled: Tensor) -> Tensor:
         """The logits with -inf for what is ruled out."""
+        if scaled.dtype in (torch.float16, torch.bfloat16):
+            raise ValueError(f"keep wants float32 logits, not {scaled.dtype}")
         if len(scaled) != len(self._top_ps):
             raise ValueError(f"keep wants all {len(self._top_ps)} rows, not {len(scaled)}")
         rows = [_smallest_set(row, p) for row, p in zip(scaled, self._top_ps, strict=True)]
@@ -36,6 +38,17 @@ class Keep:
 
     def __repr__(self) -> str:
         return "top-p"
+
+
+class BanBest:
+    """Rules out the most likely token of each row."""
+
+    def __call__(self, scaled: Tensor) -> Tensor:
+        """The logits with -inf for the largest."""
+        return scaled.scatter(-1, scaled.argmax(-1, keepdim=True), float("-inf"))
+
+    def __repr__(self) -> str:
+        return "bans the best"
 
 
 def _smallest_set(row: Tensor, p: float) -> Tensor:
@@ -122,6 +135,10 @@ def _same_request(gen: torch.Generator) -> Arguments:
     }
 
 
+def _best_banned(gen: torch.Generator) -> Arguments:
+    return _rows([0.0, 1.0, 0.0, 0.5, 0.0])(gen) | {"keep": BanBest()}
+
+
 def _strided_logits(gen: torch.Generator) -> Arguments:
     arguments = _rows([0.0, 0.7, 1.3])(gen)
     return arguments | {"logits": strided(arguments["logits"])}
@@ -177,6 +194,12 @@ sample = Exercise(
             look_at="the dtype in which the noise is added: bfloat16 makes equals of near ones",
         ),
         adversarial("temperatures as low as 0.01", _rows([0.01, 0.02, 0.0, 0.05], spread=0.02)),
+        adversarial(
+            "a greedy row is not filtered",
+            _best_banned,
+            look_at="what the greedy token is taken from: the logits, before keep",
+            try_it="a keep that bans the largest logit: a row with temperature 0 takes it anyway",
+        ),
         adversarial("rows that are not contiguous", _strided_logits),
     ),
     properties=(

@@ -76,6 +76,23 @@ def _banned(gen: torch.Generator) -> Arguments:
     return arguments
 
 
+def _wide(gen: torch.Generator) -> Arguments:
+    """300 tokens: more than any limit that a small vocabulary hides."""
+    logits = 3.0 * torch.randn(3, 300, generator=gen)
+    top_ps = torch.tensor([1.0, 0.9995, 0.98])
+    return {"logits": logits, "top_ks": torch.tensor([100, 0, 250]), "top_ps": top_ps}
+
+
+def _reached_exactly(filter_logits: _Mine, gen: torch.Generator) -> tuple[Any, Any]:
+    """How many of equals are kept: which ones is nobody's business, but no more than needed."""
+    del gen
+    found = []
+    for size, p in ((2, 0.5), (4, 0.4), (4, 0.5), (4, 0.75)):
+        out = filter_logits(torch.zeros(1, size), torch.tensor([0]), torch.tensor([p]))
+        found.append(torch.isfinite(out).sum())
+    return torch.stack(found), torch.tensor([1, 2, 2, 3])
+
+
 def _strided_rows(gen: torch.Generator) -> Arguments:
     arguments = _asked([3, 0, 5], [0.6, 0.8, 1.0])(gen)
     return arguments | {"logits": strided(arguments["logits"])}
@@ -126,9 +143,23 @@ filter_logits = Exercise(
         ),
         adversarial("large logits, as after a low temperature", _asked([0, 7], [0.9, 0.8], 90.0)),
         adversarial("tokens that are -inf already stay so", _banned),
+        adversarial(
+            "a vocabulary of 300 tokens",
+            _wide,
+            look_at="any fixed number: k may be 250, and p = 0.9995 is not 1",
+            try_it="300 random logits and k = 100: 100 tokens are kept",
+        ),
         adversarial("rows that are not contiguous", _strided_rows),
     ),
-    properties=(Property("batch mates do not matter", _filter_alone),),
+    properties=(
+        Property("batch mates do not matter", _filter_alone),
+        Property(
+            "top-p keeps no more than it needs",
+            _reached_exactly,
+            look_at="the comparison with p: a sum that is p already needs no further token",
+            try_it="two equal logits and p = 0.5: one token is kept; four and p = 0.4: two",
+        ),
+    ),
     package="minivllm.sample.logits.apply_top_k_top_p",
     hints=(
         "Both filters speak of the most likely tokens, so both need the logits of a row in order. "

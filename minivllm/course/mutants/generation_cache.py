@@ -14,6 +14,19 @@ _END = "end = start + num_new"
 
 CACHE: list[Mutant] = [
     edit(
+        "cached_attention.left_in_float32",
+        "the output in float32, whatever the dtype of q",
+        ("out = q.shape[1], torch.empty_like(q)", "out = q.shape[1], torch.empty_like(q).float()"),
+        look_at="the dtype of what is returned: that of q",
+    ),
+    edit(
+        "cached_attention.scaled_twice",
+        "the queries scaled by hand, and once more by SDPA",
+        (_SDPA, "queries * queries.shape[-1] ** -0.5, keys, values, visible, enable_gqa=True"),
+        look_at="the scale: scaled_dot_product_attention divides by the root of head_dim already",
+        try_it="one query and two keys: the scores of SDPA alone, and of your call",
+    ),
+    edit(
         "cached_attention.slot_plus_one",
         "new tokens one slot too far, so that the cache has a hole",
         (_ROWS, "enumerate((num_computed + 1).tolist())"),

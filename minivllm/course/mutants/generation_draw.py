@@ -48,6 +48,17 @@ DRAW: list[Mutant] = [
         "all rows greedy as soon as one is",
         ("temperatures == 0", "(temperatures == 0).any().expand(len(logits))"),
     ),
+    edit(
+        "sample.greedy_kept",
+        "greedy rows take the largest of what keep has left",
+        (_CHOOSE, "torch.where(is_greedy, keep(scaled).argmax(-1), drawn)"),
+    ),
+    edit(
+        "sample.keep_in_half",
+        "keep is given the logits in float16",
+        ("keep(scaled)", "keep(scaled.half())"),
+        look_at="the dtype from the division on: float32",
+    ),
     edit("sample.always_greedy", "the largest logit in every row", (_CHOOSE, "logits.argmax(-1)")),
     edit(
         "sample.shared_seed",

@@ -22,6 +22,26 @@ FILTERS: list[Mutant] = [
         "k tokens less all that equal the k-th",
         ("descending < kth_value", "descending <= kth_value"),
     ),
+    edit(
+        "filter_logits.topp_beyond",
+        "one token more where the sum is exactly p",
+        ("sums_before >= top_ps", "sums_before > top_ps"),
+    ),
+    edit(
+        "filter_logits.topp_ties",
+        "every token that ties with the last one of top-p is kept, too",
+        (
+            "return torch.empty_like(logits).scatter(-1, token_ids, descending)",
+            "least = descending.masked_fill(dropped, float('inf')).amin(-1, keepdim=True)\n"
+            "    return logits.masked_fill((logits < least) | (logits < kth_value), float('-inf'))",
+        ),
+    ),
+    edit(
+        "filter_logits.k_capped",
+        "never more than 64 tokens after top-k",
+        ("top_ks.clamp(max=vocab_size)", "top_ks.clamp(max=min(vocab_size, 64))"),
+        look_at="a fixed number that stands for the size of the vocabulary",
+    ),
     edit("filter_logits.topk_off_by_one", "k + 1 tokens", ("vocab_size) - 1", "vocab_size - 1)")),
     edit(
         "filter_logits.topk_no_clamp",
