@@ -10,11 +10,13 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from minivllm.config import DEFAULT_MODEL
+
 ROOT = Path(__file__).resolve().parents[2]
 # Ignored by git: whatever lies there can be made again. Another folder is for an experiment.
 WORK = Path(os.environ.get("CHECKPOINT_WORK", ROOT / "build" / "checkpoint"))
 ASSETS = ROOT / "minivllm" / "assets"
-NAME = "storyteller-7m"
+NAME = DEFAULT_MODEL
 
 SEED = 20261130
 ONE_IN_IS_HELD_OUT = 40

@@ -33,7 +33,6 @@ from tools.checkpoint.common import (
     is_held_out,
     read_records,
     write_json,
-    write_records,
 )
 from tools.checkpoint.filter import FILTERED
 from tools.checkpoint.stories import ask, random_request, tell
@@ -45,7 +44,6 @@ MODEL_SHARE = 0.05  # of the training stories are SmolLM2's, each as often as th
 STORIES_PER_TASK = 2_000
 
 TOKENIZER = WORK / "tokenizer"
-PROGRAM = WORK / "program.jsonl.gz"
 
 SYSTEM_MESSAGES = (
     "You are a kind storyteller.",
@@ -152,11 +150,10 @@ def pack(texts: list[str], tokenizer: PreTrainedTokenizerFast) -> np.ndarray[Any
 def build_corpus(
     num_program_stories: int = NUM_PROGRAM_STORIES, model_share: float = MODEL_SHARE
 ) -> None:
-    """Write program.jsonl.gz, the tokenizer, and the rows of each split."""
+    """Write the tokenizer, the rows of each split, and a report of the amounts."""
     tasks = range(num_program_stories // STORIES_PER_TASK)
     with ProcessPoolExecutor(os.cpu_count()) as pool:
         program = [story for stories in pool.map(program_stories, tasks) for story in stories]
-    write_records(PROGRAM, iter(program[:20_000]))  # enough to read, and to look copies up in
     train, held_out = split(program)
     model_train, model_held_out = split(list(model_stories()))
     wanted = round(len(train) * model_share / (1 - model_share))
