@@ -24,7 +24,7 @@ class Attention(nn.Module):
     """Grouped-query attention in which each head of q and k is normalised, then turned.
 
     The names of its layers are those of the checkpoint: `o_proj`, `q_norm`, `k_norm`, and the fused
-    `qkv_proj` with the parts `q_proj`, `k_proj`, `v_proj`.
+    `qkv_proj` with the parts `q_proj`, `k_proj`, `v_proj`, in this order.
     """
 
     def __init__(
@@ -132,8 +132,10 @@ def destinations(
     keeps its name and is itself.
 
     Args:
-        parameters: Of the model, by name.
-        fused: Name of a fused layer -> its parts -> how many rows each has, from the top down.
+        parameters: Of the model, by name; only to be read.
+        fused: Name of a fused layer -> its parts -> how many rows each has, from the top down. The
+            layer's name is the word before the last, and all of it: neither `my_qkv_proj.weight`
+            nor `qkv_proj.norm.weight` is fused.
     """
     raise ExerciseNotStarted("ch03.destinations")
 
@@ -145,7 +147,8 @@ def load_weights(targets: Mapping[str, Tensor], shards: Iterable[Mapping[str, Te
     the embedding. A tensor may be of another dtype than its target.
 
     Args:
-        targets: Name -> the memory to fill, as `destinations` gives it.
+        targets: Name -> the memory to fill, as `destinations` gives it; the mapping itself is only
+            to be read.
         shards: The files of the checkpoint, one after the other; they can be read only once.
 
     Raises:

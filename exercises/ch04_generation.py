@@ -1,7 +1,7 @@
 """Chapter 04, generation: choosing tokens, and keeping what was computed for earlier ones.
 
-A row of logits belongs to one request. `keep` and `choose` come in as arguments, so that none of
-these functions waits for another one.
+In `filter_logits` and `sample` a row of logits belongs to a request, in the two loops to a token of
+the text. `keep` and `choose` come in as arguments, so that no function waits for another one.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from minivllm.counter_random import uniform
 from minivllm.course.errors import ExerciseNotStarted
-from minivllm.sample.random import uniform
 
 Model = Callable[[list[int], int], Tensor]
 Choose = Callable[[Tensor, int], int]
@@ -24,10 +24,12 @@ def filter_logits(logits: Tensor, top_ks: Tensor, top_ps: Tensor) -> Tensor:
 
     Top-k keeps the k most likely tokens, and all that tie with the k-th. Top-p looks at the
     probabilities of the tokens that top-k has left. It keeps the smallest set whose sum reaches p:
-    the most likely token is always in it, and so is the one with which the sum reaches p.
+    the most likely token is always in it, and so is the one with which the sum reaches p. Of tokens
+    that are equally likely, any may be in it.
 
     Args:
-        logits: `[num_rows, vocab_size]`, float32; not changed. Some may be -inf already.
+        logits: `[num_rows, vocab_size]`, float32, at least one row; not changed. Some may be -inf
+            already.
         top_ks: `[num_rows]`, one k for each row; 0 keeps all, and so does a k above the vocabulary.
         top_ps: `[num_rows]`, one p for each row; 1 keeps all, however unlikely.
     """
@@ -48,9 +50,10 @@ def sample(
     of logit and noise `-log(-log(u))`. All of it in float32, whatever the dtype of the logits.
 
     Args:
-        logits: `[num_rows, vocab_size]`; not changed.
+        logits: `[num_rows, vocab_size]`, at least one row; not changed.
         temperatures: `[num_rows]`, each 0 or at least 0.01.
-        keep: Gives divided logits back with -inf for what must not be drawn; wants all rows.
+        keep: Gives divided logits back with -inf for what must not be drawn; wants all rows, in
+            float32, and finite: no row may have been divided by 0.
         seeds: `[num_rows]`.
         positions: `[num_rows]`: where the new token will stand in its request. The numbers `u`
             are `uniform(seeds, positions, vocab_size)`, the same whoever else is in the batch.
@@ -65,9 +68,10 @@ def generate_naive(
 
     Args:
         model: `model(token_ids, 0)` computes these tokens, from position 0 on, and gives logits
-            `[len(token_ids), vocab_size]`: row i is about the token after `token_ids[i]`.
-        choose: `choose(row, position)` gives the token that will stand at `position`; `row` is
-            `[vocab_size]`.
+            `[len(token_ids), vocab_size]`: row i is about the token after `token_ids[i]`. It takes
+            a list of ints, as `prompt` is one.
+        choose: `choose(row, position)` gives the token that will stand at `position`, an int;
+            `row` is `[vocab_size]`.
         prompt: At least one token; not changed.
         num_new_tokens: At least 1.
     """
@@ -106,7 +110,7 @@ def generate_cached(
     Args:
         model: `model(token_ids, num_computed)` computes these tokens, the first of them at position
             `num_computed`. It reads keys and values of all positions before from its cache, and
-            adds those of `token_ids`. The logits are those of `token_ids` only.
+            adds those of `token_ids`, a list of ints. The logits are those of `token_ids` only.
         choose: As in `generate_naive`.
         prompt: At least one token; not changed.
         num_new_tokens: At least 1.

@@ -67,7 +67,8 @@ def packed_mask(query_start_loc: Tensor, seq_lens: Tensor) -> Tensor:
     order. Within a request it is `causal_mask`; no row sees another request.
 
     Args:
-        query_start_loc: `[num_reqs + 1]`; request `i` has the rows from `[i]` up to `[i + 1]`.
+        query_start_loc: `[num_reqs + 1]`; request `i` has the rows from `[i]` up to `[i + 1]`,
+            one at least.
         seq_lens: `[num_reqs]`: how many keys each request has.
     """
     # SOLUTION BEGIN
@@ -93,8 +94,9 @@ def packed_attention(
 ) -> Tensor:
     """Attention of a whole step, as `q`: each request's queries over its own keys.
 
-    No tensor may be larger than the scores of the largest request, all heads together. You may
-    call `attend` and `causal_mask`, or PyTorch's `F.scaled_dot_product_attention`.
+    Where prompts are long, make no tensor larger than twice the scores of the largest request, all
+    heads together. You may call `attend` and `causal_mask`, or PyTorch's
+    `F.scaled_dot_product_attention`.
 
     Args:
         q: `[num_tokens, num_heads, head_dim]`; rows from `query_start_loc[-1]` on are padding,

@@ -78,8 +78,8 @@ def flash_forward(
 
     Args:
         q: `[num_heads, num_queries, head_dim]`; a score is `q @ k * head_dim**-0.5`.
-        k: `[num_kv_heads, num_keys, head_dim]`, in the dtype of `q`. Query heads
-            `0 .. num_heads / num_kv_heads - 1` use KV head 0, and so on.
+        k: `[num_kv_heads, num_keys, head_dim]`, in the dtype of `q`; `num_keys` may be 0. Query
+            heads `0 .. num_heads / num_kv_heads - 1` use KV head 0, and so on.
         v: Like `k`.
         offset: The position of the first query.
         tiles: Queries and keys of a tile. No length need be a multiple of them.
@@ -87,7 +87,7 @@ def flash_forward(
 
     Returns:
         The output, in the shape and dtype of `q`, and `[num_heads, num_queries]`, float32. All is
-        computed in float32. No tensor on the way may be larger than twice `q`.
+        computed in float32. For a prompt no tensor on the way may be larger than twice `q`.
     """
     # SOLUTION BEGIN
     num_heads, num_queries, head_dim = q.shape

@@ -43,7 +43,7 @@ def not_finite(scene: Scene) -> str | None:
     whole = bool((rows.any(1) == rows.all(1)).all())
     poisoned = any(bool(x.isnan().any()) for x in scene.inputs.values() if x.is_floating_point())
     if poisoned:
-        return "NaN: memory that was never written is read (unused places of the inputs are NaN)"
+        return "NaN: memory never written may be read (unused places of the inputs are NaN)"
     rule = "0 / 0 or inf - inf in whole rows" if whole else "0 / 0, inf - inf or 0 * inf"
     return f"NaN: {rule}, or memory from torch.empty that was not written"
 
@@ -73,7 +73,7 @@ def flipped(scene: Scene) -> str | None:
 
 def constant_factor(scene: Scene) -> str | None:
     """One number times the right answer."""
-    if scene.expected.dtype == torch.bool:
+    if scene.expected.dtype == torch.bool or scene.are_ids:
         return None
     got, expected = _where_wrong(scene)
     big = expected.abs() > 1e-3 * expected.abs().max()
@@ -101,7 +101,7 @@ def constant_offset(scene: Scene) -> str | None:
 
 def integer_offset(scene: Scene) -> str | None:
     """Whole numbers that are all too large, or too small, by the same."""
-    if scene.expected.is_floating_point() or scene.expected.dtype == torch.bool:
+    if scene.expected.is_floating_point() or scene.expected.dtype == torch.bool or scene.are_ids:
         return None
     offsets = (scene.got - scene.expected)[scene.wrong].unique()
     if len(offsets) != 1:

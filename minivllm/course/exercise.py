@@ -82,6 +82,7 @@ class Output:
         valid: Axis -> how many of its places count, as a number or the name of an argument: an
             int, or a tensor with one number for each row of the first axis.
         ignore: The arguments -> the places that are not compared.
+        are_ids: Its integers name tokens or places: "plus 33" says nothing of them.
     """
 
     name: str
@@ -91,6 +92,7 @@ class Output:
     block: Mapping[str, int | str] = field(default_factory=dict)
     valid: Mapping[str, int | str] = field(default_factory=dict)
     ignore: Callable[[Arguments], torch.Tensor] | None = None
+    are_ids: bool = False
 
     @property
     def axis_names(self) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ Knows the labels and the wording, not the layout: that is `render.py`.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -32,6 +33,16 @@ def shown(value: Any) -> str:
         return f"tensor({[round(x, 4) for x in value.tolist()]})"
     text = f"{value:.6g}" if isinstance(value, float) else repr(value)
     return text if len(text) <= _LONGEST_VALUE else text[: _LONGEST_VALUE - 3] + "..."
+
+
+def shown_apart(got: Tensor, expected: Tensor) -> tuple[str, str]:
+    """Two numbers that differ, with as many digits as show it."""
+    pair = shown(got), shown(expected)
+    for num_digits in range(5, 18):  # 17 tell any two float64 apart
+        if pair[0] != pair[1]:
+            break
+        pair = f"{got.item():.{num_digits}g}", f"{expected.item():.{num_digits}g}"
+    return pair
 
 
 def size(x: Tensor) -> str:
@@ -112,7 +123,7 @@ def value_facts(mismatch: Mismatch, output: Output) -> list[Fact]:
     assert wrong is not None, "called for tensors of one shape"
     first = tuple(int(i) for i in wrong.nonzero()[0])
     where = f" at {place(first, output.axis_names)}" if first else ""
-    pair = f"got {shown(got[first])}  expected {shown(expected[first])}"
+    pair = "got {}  expected {}".format(*shown_apart(got[first], expected[first]))
     lines: list[Fact] = [("", f"first mismatch{where}:"), ("", f"   {pair}")]
     if len(lines[0][1]) + len(pair) < _ONE_LINE:
         lines = [("", f"first mismatch{where}:  {pair}")]
@@ -133,5 +144,5 @@ def property_facts(name: str, output: Output, mismatch: Mismatch) -> tuple[Fact,
     if mismatch.wrong is None:
         return (*facts, *(("", text) for text in _coarse(mismatch, "")))
     facts += value_facts(mismatch, output)
-    scene = scene_of(mismatch, Output(output.name, axes=output.axes), {})
+    scene = scene_of(mismatch, replace(output, block={}, valid={}), {})
     return (*facts, ("pattern", pattern(scene)))

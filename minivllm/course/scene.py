@@ -24,6 +24,7 @@ class Scene:
         block: Axis -> places to a block.
         valid: Axis -> how many of its places count: one number, or one for each row of axis 0.
         inputs: The tensors of the call, by name.
+        are_ids: The numbers are names, with which nobody calculates.
     """
 
     got: Tensor
@@ -33,6 +34,7 @@ class Scene:
     block: Mapping[str, int] = field(default_factory=dict)
     valid: Mapping[str, int | Tensor] = field(default_factory=dict)
     inputs: Mapping[str, Tensor] = field(default_factory=dict)
+    are_ids: bool = False
 
     def axis(self, index: int) -> str:
         """The name of an axis, or its number."""
@@ -59,6 +61,7 @@ def scene_of(mismatch: Mismatch, output: Output, arguments: Arguments) -> Scene:
         block={axis: int(_value(size, arguments)) for axis, size in output.block.items()},
         valid={axis: _value(size, arguments) for axis, size in output.valid.items()},
         inputs={name: x for name, x in arguments.items() if isinstance(x, Tensor)},
+        are_ids=output.are_ids,
     )
 
 

@@ -387,11 +387,17 @@ hints("ch02.causal_mask")
 # included.
 #
 # By hand: `query_start_loc` [0, 1, 3] and `seq_lens` [2, 3] are a decode step with 2 keys, then 2
-# rows with 3 keys.
+# rows with 3 keys:
+#
+# ```
+# row 0    1 1 · · ·
+# row 1    · · 1 1 ·
+# row 2    · · 1 1 1
+# ```
 #
 # | argument | shape |
 # |---|---|
-# | `query_start_loc` | `[num_reqs + 1]`, whole numbers |
+# | `query_start_loc` | `[num_reqs + 1]`, whole numbers; each request has a row or more |
 # | `seq_lens` | `[num_reqs]`, whole numbers |
 # | returns | `[num_tokens, sum of seq_lens]`, bool |
 #
@@ -411,8 +417,9 @@ hints("ch02.packed_mask")
 # ## Exercise: `packed_attention`
 #
 # That mask works, but it hides most of what was computed. Here, compute no score between two
-# requests at all: no tensor may be larger than the scores of the largest request. Call what you
-# wrote above, or `F.scaled_dot_product_attention`.
+# requests at all, and pad none: where prompts are long, make no tensor larger than twice the scores
+# of the largest request, all heads together. Call what you wrote above, or
+# `F.scaled_dot_product_attention`.
 #
 # | argument | shape | |
 # |---|---|---|

@@ -1,8 +1,8 @@
 # %% [markdown]
 # # 04 · Generation
 #
-# **By the end** you will have shown that a cache takes the tokens computed for a text from n² to
-# n, and your own sampler will have drawn a story inside the real engine.
+# **By the end** you will have shown that with a cache the tokens computed for a text grow like its
+# length n, not like n², and your own sampler will have drawn a story inside the real engine.
 #
 # | | |
 # |---|---|
@@ -27,6 +27,7 @@ from transformers.generation import TopKLogitsWarper, TopPLogitsWarper
 from transformers.utils.logging import disable_progress_bar
 
 from minivllm import LLM, SamplingParams
+from minivllm.counter_random import gumbel, uniform
 from minivllm.course.checks.generation_draw import drawn
 from minivllm.course.checks.generation_loops import cached_loop, naive_loop
 from minivllm.course.checks.generation_model import DenseAttention, DenseModel, package_attention
@@ -47,7 +48,6 @@ from minivllm.course.spy import Spy
 from minivllm.hub import resolve_model
 from minivllm.parts import Parts
 from minivllm.sample.logits import apply_top_k_top_p
-from minivllm.sample.random import gumbel, uniform
 
 disable_progress_bar()
 torch.set_grad_enabled(False)
@@ -56,8 +56,9 @@ setup("ch04")
 # %% [markdown]
 # ## Picture: the same tokens, again and again
 #
-# A prompt of 9 tokens, 24 new ones. Each new token takes one run of the model. The plain way gives
-# each run the whole text so far. With a cache, a run gets only what is new.
+# A prompt of 9 tokens, 24 new ones. Each new token takes one **run**: one forward pass of the
+# model. The plain way gives each run the whole text so far. With a **cache**, which keeps what
+# earlier runs have left, a run gets only what is new.
 
 # %%
 naive, cached = computed_tokens(num_prompt_tokens=9, num_new_tokens=24)
@@ -87,8 +88,9 @@ assert (sum(naive), sum(cached)) == (492, 32)
 # Chapter 03 ended with logits. Nothing chooses from them yet, and nothing is kept between runs:
 # each new token costs a run over everything before it.
 #
-# `DenseModel` is the shipped model with a simple cache. `model(token_ids, num_computed)` computes
-# these tokens at positions from `num_computed` on. Here are the likeliest tokens after a beginning.
+# `DenseModel` is the shipped model with the simplest cache, a **dense** one: a row of places, as
+# long as a text may get. `model(token_ids, num_computed)` computes these tokens at positions from
+# `num_computed` on. Here are the likeliest tokens after a beginning.
 
 # %%
 model = DenseModel()
@@ -111,15 +113,16 @@ for word, prob in zip(words[:5], logits[-1].softmax(-1)[likeliest.indices], stri
 #   makes their sum 1 again: 0.01, 0.25, 0.09, 0.01, divided by 0.36. Low T sharpens, high T
 #   flattens.
 # - **Top-k** keeps the k largest: for k = 2 the tokens 1 and 2.
-# - **Top-p** keeps the smallest set whose sum reaches p. For p = 0.6, 0.5 is not enough and
-#   0.5 + 0.3 is: the tokens 1 and 2. The one that crosses the line stays.
+# - **Top-p** keeps the smallest set whose sum reaches a limit, called p. For p = 0.6, 0.5 is not
+#   enough and 0.5 + 0.3 is: the tokens 1 and 2. The one that crosses the line stays.
 
 # %% tags=["nbval-check-output"]
 probs = torch.tensor([0.1, 0.5, 0.3, 0.1])
 sharp = (probs.log() / 0.5).softmax(-1)
 print([round(prob, 3) for prob in sharp.tolist()])
 assert torch.allclose(sharp, torch.tensor([0.01, 0.25, 0.09, 0.01]) / 0.36)
-kept = apply_top_k_top_p(probs.log()[None], torch.tensor([0]), torch.tensor([0.6]))
+no_top_k = torch.tensor([0])  # k = 0 keeps all
+kept = apply_top_k_top_p(probs.log()[None], no_top_k, torch.tensor([0.6]))
 assert kept[0].isfinite().tolist() == [False, True, True, False]
 
 # %% [markdown]
@@ -127,7 +130,7 @@ assert kept[0].isfinite().tolist() == [False, True, True, False]
 #
 # To draw a token, give each one a number u between 0 and 1, turn it into noise -log(-log(u)), add
 # it to the logit, and take the largest sum. This **Gumbel-max trick** draws with the softmax's
-# probabilities, and each row needs nothing but its own numbers.
+# probabilities, and each row of logits, one for each request, needs nothing but its own numbers.
 #
 # Here u is a hash of (seed, position, token): `uniform(seeds, positions, vocab_size)`. There is no
 # generator that hands out numbers in turn. So a request gets the same noise whoever else is in
@@ -138,6 +141,9 @@ noise = -(-uniform(torch.zeros(20_000).long(), torch.arange(20_000), 4).log()).l
 counts = (probs.log() + noise).argmax(-1).bincount()
 print("drawn:", [round(n, 2) for n in (counts / 20_000).tolist()])
 assert (counts / 20_000 - probs).abs().max() < 0.01
+seeds, positions = torch.tensor([5, 6, 7]), torch.tensor([40, 2, 9])
+crowd, alone = uniform(seeds, positions, 4), uniform(seeds[1:2], positions[1:2], 4)
+assert torch.equal(crowd[1:2], alone)
 
 # %% [markdown]
 # ### By hand: two loops
@@ -149,15 +155,21 @@ assert (counts / 20_000 - probs).abs().max() < 0.01
 # | 1 | 3 tokens | 3 tokens: the **prefill** |
 # | 2 | 4 tokens | 1 token: a **decode** step |
 #
-# The second new token is never computed: nobody asks what follows it. For p tokens in and n out,
-# that is n·p + n(n - 1) / 2 against p + n - 1.
+# The second new token is never computed: nobody asks what follows it. For m tokens in and n out,
+# that is n·m + n(n - 1) / 2 against m + n - 1.
+#
+# Why may results be kept at all? What the model makes of a token depends on it and on the tokens
+# before it. Whatever comes later, it stays: the cell shows it for the logits.
 
 # %%
+token_ids = tokenizer("Tom saw a big dog").input_ids
+torch.testing.assert_close(model(token_ids, 0)[:-1], model(token_ids[:-1], 0))
+print(f"{len(token_ids) - 1} rows of logits: one token more at the end changes none")
 assert computed_tokens(3, 2) == ([3, 4], [3, 1])
-for p, n in ((3, 2), (9, 24), (50, 7)):
-    naive, cached = computed_tokens(p, n)
-    assert sum(naive) == n * p + n * (n - 1) // 2
-    assert sum(cached) == p + n - 1
+for m, n in ((3, 2), (9, 24), (50, 7)):
+    naive, cached = computed_tokens(m, n)
+    assert sum(naive) == n * m + n * (n - 1) // 2
+    assert sum(cached) == m + n - 1
 
 # %% [markdown]
 # ## Predict, then run
@@ -189,7 +201,7 @@ predict(
 
 # %% tags=["nbval-check-output"]
 row = torch.tensor([[0.9, 0.06, 0.04]]).log()
-kept = apply_top_k_top_p(row, torch.tensor([0]), torch.tensor([0.5]))
+kept = apply_top_k_top_p(row, no_top_k, torch.tensor([0.5]))
 print("kept:", kept.isfinite().sum().item())
 assert kept.isfinite().tolist() == [[True, False, False]]
 
@@ -249,11 +261,11 @@ explore(
 # |---|---|---|
 # | `logits` | `[num_rows, vocab_size]` | float32, one row a request |
 # | `top_ks` | `[num_rows]` int64 | 0: all; ties with the k-th all stay |
-# | `top_ps` | `[num_rows]` | 1: all; the crossing token stays |
+# | `top_ps` | `[num_rows]` | 1: all; the crossing token stays; of equals, any |
 # | returns | as `logits` | -inf where ruled out |
 #
-# <details><summary>Help: I see "index out of bounds"</summary>A k may be larger than the
-# vocabulary: clamp it.</details>
+# <details><summary>Help: I see "index ... is out of bounds"</summary>k = 0 means all, and so does a
+# k above the vocabulary. Both need a place that exists.</details>
 
 # %% tags=["check"]
 check("ch04.filter_logits")
@@ -270,15 +282,15 @@ hints("ch04.filter_logits")
 # |---|---|---|
 # | `logits` | `[num_rows, vocab_size]` | any float dtype |
 # | `temperatures` | `[num_rows]` | 0: greedy |
-# | `keep` | a function | rows in, rows with -inf out |
+# | `keep` | a function | all rows in, finite float32; rows with -inf out |
 # | `seeds`, `positions` | `[num_rows]` int64 | of the noise |
 # | returns | `[num_rows]` int64 | token ids |
 #
 # The order is vLLM's: temperature, `keep`, draw. `keep` is passed in, so this exercise waits for
 # no other.
 #
-# <details><summary>Help: I see "expected Long"</summary><code>torch.where</code> of two
-# <code>argmax</code> results is int64; a float has slipped in.</details>
+# <details><summary>Help: I see "dtype int32, expected int64"</summary><code>argmax</code> gives
+# int64, and so does <code>torch.where</code> of two of them: no conversion is needed.</details>
 
 # %% tags=["check"]
 check("ch04.sample")
@@ -289,9 +301,9 @@ hints("ch04.sample")
 # %% [markdown]
 # ## Exercise: `generate_naive`
 #
-# The loop without a cache. `model(token_ids, 0)` gives a row of logits for each token;
-# `choose(row, position)` gives the token that will stand at `position`. The check also counts what
-# you ask of the model.
+# The loop without a cache. `model(token_ids, 0)` takes a list of ints and gives a row of logits for
+# each token of the text; `choose(row, position)` gives the token, an int, that will stand at
+# `position`. The check also counts what you ask of the model.
 #
 # | argument | type | meaning |
 # |---|---|---|
@@ -312,9 +324,15 @@ hints("ch04.generate_naive")
 # %% [markdown]
 # ## Exercise: `cached_attention`
 #
-# Why may results be kept at all? A token's **key** and **value** depend on it and on the tokens
-# before it. Whatever comes later, they stay. So each layer keeps them, in a **KV cache**. A
-# **dense** one has a row for each request, with `max_len` slots; position p lies in slot p.
+# What a run leaves are each token's **key** and **value** in each layer; they depend on it and on
+# the tokens before it. Each layer keeps its own, in a **KV cache**. A dense one has
+# a row for each request, with `max_len` slots; the token at position 5 lies in slot 5. With 2
+# tokens in the cache and 2 new ones, start = 2, and the new ones see these slots:
+#
+# | new token | slot 0 | slot 1 | slot 2 | slot 3 |
+# |---|---|---|---|---|
+# | 0, written to slot 2 | yes | yes | yes | |
+# | 1, written to slot 3 | yes | yes | yes | yes |
 #
 # | argument | shape |
 # |---|---|
@@ -323,7 +341,7 @@ hints("ch04.generate_naive")
 # | `k_cache`, `v_cache` | `[num_rows, max_len, num_kv_heads, head_dim]`, written in place |
 # | `num_computed` | `[num_rows]`: tokens of each row in the cache |
 #
-# `F.scaled_dot_product_attention` is allowed. Slots never written hold NaN.
+# `F.scaled_dot_product_attention` is allowed. In the check, slots never written hold NaN.
 #
 # <details><summary>Help: I see NaN</summary>A weight of 0 times NaN is NaN. A mask is not enough:
 # read only the slots that were written.</details>
@@ -415,15 +433,15 @@ def greedy(row, position):
 
 
 prompt = tokenizer("Once upon a time there was a small dragon").input_ids
-p = len(prompt)
+num_prompt = len(prompt)
 model = DenseModel(mine["cached_attention"])
 print(f"{'':22}{'predicted':>10}{'measured':>10}{'ratio':>7}")
 counts = {}
 for n in (8, 32, 64):
     stories = {}
     for name, predicted in (
-        ("generate_naive", n * p + n * (n - 1) // 2),
-        ("generate_cached", p + n - 1),
+        ("generate_naive", n * num_prompt + n * (n - 1) // 2),
+        ("generate_cached", num_prompt + n - 1),
     ):
         model.runs.clear()
         stories[name] = mine[name](model, greedy, prompt, n)
@@ -436,14 +454,17 @@ for name in stories:
         f"{name:16} from 32 to 64 tokens: {counts[name, 64] / counts[name, 32]:.1f} times the work"
     )
 assert counts["generate_naive", 64] > 3 * counts["generate_naive", 32]
+assert counts["generate_cached", 64] < 2 * counts["generate_cached", 32]
 print(f"{tokenizer.decode(prompt)}|{tokenizer.decode(stories['generate_cached'])!r}")
 
 # %% [markdown]
-# Twice as many new tokens: more than three times the work without a cache, and four times in the
-# long run; with one, less than twice. Now where does the work of a run go?
+# Twice as many new tokens: more than three times the work without a cache; with one, less than
+# twice. Now where does the work of a run go?
 #
 # A linear layer multiplies once for each weight and token, and adds as often: 2 operations.
-# Attention takes 4 · keys · heads · head_dim for each query and layer, so it grows with the text.
+# Attention has two products, query · key and weight · value, of 2 operations each: so 4 · keys ·
+# heads · head_dim for each query and layer. That grows with the text. The pairs that the mask hides
+# are computed, too, and counted below.
 
 # %%
 predict(
@@ -488,17 +509,18 @@ for name, num_new, num_computed in (
         print(f"{name:18}{part:10}{want:16,}{got:16,}{got / want:7.2f}")
         assert got == want * (2 if part == "linear" and num_new == 1 else 1)
 for num_new in (960, 1):
-    print(f"{num_new:4} tokens: {2 * num_new / 4:5} operations for each byte of the weights")
+    print(f"{num_new:4} tokens: {2 * num_new / 2:5} operations for each byte of bfloat16 weights")
+h100_operations, h100_bytes = 989e12, 3.35e12  # a second, by its data sheet: bfloat16, memory
+print(f"an H100 computes {h100_operations / h100_bytes:.0f} while it reads one byte")
+assert 1 < h100_operations / h100_bytes < 960
 
 # %% [markdown]
-# The ratio 2: on a CPU a product with one row is slow, so the package adds a row of zeros
-# (`minivllm/layers/linear.py`). On a GPU it does not. The engine also saves what `DenseModel`
-# does not: it takes logits of a prompt's last token only.
+# The ratio 2: to a single row the package adds a row of zeros (`minivllm/layers/linear.py`).
 #
-# Prefill and decode differ in another way. Both read all weights once. The prefill does 480
-# operations for each byte, the decode run half of one. A GPU computes far faster than it reads. So
-# there a decode run waits for memory, and a whole batch of requests can share the reading. Now the
-# sampler.
+# Prefill and decode differ in another way. Both read all weights once. In bfloat16, 2 bytes each,
+# the prefill does 960 operations for each byte, and the decode run 1. An H100 can do 295 while it
+# reads one. So by its data sheet a decode run waits for memory, and a batch of requests can share
+# the reading. Now the sampler.
 
 # %%
 row, one = package_model(prompt, 0)[-1:], torch.ones(1, dtype=torch.int64)
@@ -530,8 +552,8 @@ else:
     print("no GPU here: counted, not timed")
 
 # %% [markdown]
-# All tensors that the sampler makes are less than a fiftieth of the bytes of the weights. On a GPU
-# its many small operators cost launches, which chapter 10 is about.
+# All tensors that the sampler makes are less than a fiftieth of the bytes of the weights. But it
+# takes many small operators. A GPU must be told to start each one: a **launch**, see chapter 10.
 #
 # ## Break it: a cache that is too short
 #
@@ -545,8 +567,9 @@ except ValueError as error:
     print(error)
 else:
     raise AssertionError("48 tokens can't fit into 32 slots")
-used = (len(prompt) + 40 - 1) / 1024
-print(f"With 1,024 slots: {model.cache_bytes / 2**20:.0f} MiB reserved, {used:.1%} of it used")
+used = (len(prompt) + 40 - 1) / model.max_len
+mebibytes = model.cache_bytes / 2**20
+print(f"With {model.max_len:,} slots: {mebibytes:.0f} MiB reserved, {used:.1%} of it used")
 assert used < 0.05
 
 # %% [markdown]
@@ -613,8 +636,9 @@ print("top-k, top-p and 32 greedy tokens agree with transformers")
 # ## Plug in
 #
 # `Parts(sampler=...)` puts your sampler into the real engine, which hands it all rows of a step at
-# once. Your attention goes in, too: with blocks as long as a text may get, the engine's paged cache
-# is a dense one. Three requests with different wishes run together, then each alone.
+# once. Your attention goes in, too. The engine cuts its cache into blocks (chapter 07); if a block
+# is as long as a text may get, that is a dense cache. Three requests with different wishes run
+# together, then each alone.
 
 
 # %%
@@ -654,7 +678,7 @@ print(f"Milestone: {whose} sampler draws in a real engine, the same alone and in
 # - Greedy takes the largest logit; a temperature divides logits, row by row, before any filter.
 # - Top-k keeps ties; top-p keeps the crossing token and goes back to vocabulary order.
 # - Noise that is a hash of seed, position and token makes a request independent of its batch mates.
-# - Keys and values never change later, so they are kept: n² computed tokens become n.
+# - Keys and values never change later, so they are kept: computed tokens grow like n, not like n².
 # - Prefill has much arithmetic for each weight it reads, decode little.
 #
 # **Questions**
@@ -668,19 +692,19 @@ print(f"Milestone: {whose} sampler draws in a real engine, the same alone and in
 # <details><summary>Which memory does a dense cache waste?</summary>All slots from the end of the
 # text to <code>max_len</code>, in each row and layer.</details>
 #
-# **New words**: logits, greedy, temperature, top-k, top-p, Gumbel-max trick, prefill, decode, key,
-# value, KV cache, dense.
+# **New words**: run, cache, dense, logits, greedy, temperature, top-k, top-p, Gumbel-max trick,
+# prefill, decode, key, value, KV cache, launch.
 #
-# **Stretch**: give `frames` a min-p knob (arXiv:2407.01082), or let `generate_cached` take a prompt
-# in chunks of 4 tokens and show that nothing changes.
+# **Stretch**: give `frames` (`minivllm/course/frames/ch04.py`) a min-p knob (arXiv:2407.01082), or
+# let `generate_cached` take a prompt in chunks of 4 tokens and show that no token changes.
 #
 # ## The real thing
 #
 # In vLLM `Sampler` (`vllm/v1/sample/sampler.py`) runs bans, penalties, temperature, min-p, top-k
 # and top-p in this order; `TopKTopPSampler` (`vllm/v1/sample/ops/topk_topp_sampler.py`) filters and
 # draws, on some GPUs with FlashInfer's kernels. vLLM keeps a `torch.Generator` for each request
-# with a seed; the hash is minivllm's way to the same end. Its cache is paged, not dense. Left out
-# here: penalties, min-p, beam search, speculative decoding, and stopping, which is chapter 11.
+# with a seed; the hash is minivllm's way to the same end. Its cache is in blocks (chapter 07). Left
+# out here: penalties, min-p, beam search, speculative decoding, and stopping, which is chapter 11.
 #
 # - Holtzman et al., *The Curious Case of Neural Text Degeneration*, arXiv:1904.09751: top-p.
 # - Fan et al., *Hierarchical Neural Story Generation*, arXiv:1805.04833: top-k.

@@ -8,7 +8,7 @@
 # |---|---|
 # | time | 75 minutes, 30 more for the stretch at the end |
 # | difficulty | medium to hard |
-# | you need | chapter 02, or its first page; `exp` and `log` |
+# | you need | chapter 02 up to its first exercise; `exp` and `log` |
 # | you write | four functions and one answer in `exercises/ch05_flash_attention.py` |
 # | in vLLM | `vllm/v1/attention/backends/flash_attn.py`, `csrc/attention/merge_attn_states.cu` |
 #
@@ -141,7 +141,8 @@ assert 4 * spy.largest > model_bytes
 # But we read the keys two at a time: each pair is a **tile**. The largest may come last.
 #
 # The scores are ln 1, ln 2 | ln 4, ln 1 | ln 8, the values 8, 4 | 2, 16 | 3. Three running numbers:
-# the maximum, the sum of weights, and the **accumulator**, the weighted sum of values.
+# the maximum, the sum of weights, and the **accumulator**, the weighted sum of values. Where the
+# maximum grows, sum and accumulator are first multiplied by a **correction**, exp(old - new).
 #
 # | after | maximum | correction | sum | accumulator |
 # |---|---|---|---|---|
@@ -406,9 +407,9 @@ hints("ch05.add_tile")
 # | `tiles` | two ints | queries and keys of a tile |
 # | returns | as `q`; `[num_heads, num_queries]` | output; log-sum-exp in float32 |
 #
-# No length need be a multiple of a tile. A tile that no query of its tile sees is not read: the
-# check puts NaN there. With a negative `offset` the first queries see nothing: their output is 0,
-# their log-sum-exp -inf.
+# No length need be a multiple of a tile. A tile of keys that no query of its tile sees is not read:
+# the check puts NaN there. With a negative `offset` the first queries see nothing, and without keys
+# all of them: their output is 0, their log-sum-exp -inf.
 #
 # <details><summary>Help: the first tile of queries is right, the others are not</summary>What
 # begins anew for each tile of queries? And which position has its first row?</details>
@@ -718,7 +719,8 @@ print("Milestone: the engine prefills with your tiles and decodes with your merg
 # <details><summary>Why does decode gain nothing from skipping?</summary>Its one query sees all
 # keys. Splitting the keys among workers helps, which is chapter 09.</details>
 #
-# **New words**: score, tile, accumulator, rescaling identity, log-sum-exp, chunk, offset.
+# **New words**: score, tile, accumulator, correction, rescaling identity, log-sum-exp, chunk,
+# offset.
 #
 # **Stretch**: give `flash_forward` a sliding window, and skip tiles on the left, too. Or read the
 # tiles of keys from right to left: what changes in the output, and what in the corrections?

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from functools import cache
+from itertools import pairwise
 
+import numpy as np
 import pytest
 import torch
 from torch.nn import functional as F
@@ -76,6 +78,26 @@ def attend_cast_weights(q, k, v, visible):
     return (p @ v).transpose(0, 1)
 
 
+def attend_in_numpy(q, k, v, visible):
+    q_np, k_np, v_np = (x.float().numpy() for x in (q, k, v))
+    k_np, v_np = (np.repeat(x, q.shape[1] // k.shape[1], axis=1) for x in (k_np, v_np))
+    s = np.einsum("qhd,khd->hqk", q_np, k_np) / np.sqrt(np.float32(q.shape[-1]))
+    s = np.where(visible.numpy(), s, -np.inf)
+    with np.errstate(invalid="ignore"):
+        p = np.exp(s - s.max(-1, keepdims=True))
+        p = np.nan_to_num(p / p.sum(-1, keepdims=True))
+    return torch.from_numpy(np.einsum("hqk,khd->qhd", p, v_np)).to(q.dtype)
+
+
+def attend_seeing_rows_only(q, k, v, visible):
+    """Blind rows take no part."""
+    sees = visible.any(1)
+    out = torch.zeros_like(q)
+    if sees.any():
+        out[sees] = attend_batched_cast(q[sees], k, v, visible[sees])
+    return out
+
+
 # --- causal_mask ---------------------------------------------------------------------------------
 
 
@@ -97,6 +119,11 @@ def mask_by_loops(n, total, w=None):
         end = total - n + i + 1
         out[i, max(0, end - (w or total)) : end] = True
     return out
+
+
+def mask_in_numpy(num_queries, num_keys, window=None):
+    ages = np.subtract.outer(np.arange(num_keys)[num_keys - num_queries :], np.arange(num_keys))
+    return torch.from_numpy((ages >= 0) & (ages < (window or num_keys)))
 
 
 # --- packed_mask ---------------------------------------------------------------------------------
@@ -128,6 +155,14 @@ def packed_by_loops(query_start_loc, seq_lens):
     return out
 
 
+def packed_by_padding(query_start_loc, seq_lens):
+    total, left, rows = int(seq_lens.sum()), 0, []
+    for (a, b), n in zip(pairwise(query_start_loc.tolist()), seq_lens.tolist(), strict=True):
+        rows.append(F.pad(mask_by_tril(b - a, n), (left, total - left - n)))
+        left += n
+    return torch.cat(rows)
+
+
 # --- packed_attention ----------------------------------------------------------------------------
 
 
@@ -139,7 +174,7 @@ def step_by_library(q, k, v, query_start_loc, seq_lens, window=None):
         mask = mask_by_tril(end - start, n, window)
         outs.append(F.scaled_dot_product_attention(qi, ki, vi, mask, enable_gqa=True)[0])
         first += n
-    outs.append(torch.zeros(q.shape[1], len(q) - starts[-1], q.shape[2]))
+    outs.append(q.new_zeros(q.shape[1], len(q) - starts[-1], q.shape[2]))
     return torch.cat(outs, dim=1).transpose(0, 1)
 
 
@@ -168,6 +203,34 @@ def step_row_by_row(q, k, v, query_start_loc, seq_lens, window=None):
     return out
 
 
+def step_head_by_head(q, k, v, query_start_loc, seq_lens, window=None):
+    out, group_size = torch.zeros_like(q), q.shape[1] // k.shape[1]
+    ends = seq_lens.cumsum(0)
+    for i, end in enumerate(ends):
+        rows = slice(query_start_loc[i], query_start_loc[i + 1])
+        keys = slice(end - seq_lens[i], end)
+        mask = mask_by_tril(len(q[rows]), len(k[keys]), window)
+        for h in range(q.shape[1]):
+            kv = slice(h // group_size, h // group_size + 1)
+            out[rows, h : h + 1] = attend_in_groups(
+                q[rows, h : h + 1], k[keys, kv], v[keys, kv], mask
+            )
+    return out
+
+
+def step_longest_first(q, k, v, query_start_loc, seq_lens, window=None):
+    """Every KV head repeated beforehand, the requests in another order, q copied."""
+    k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], 1) for x in (k, v))
+    out, starts = q.clone(), [0, *seq_lens.cumsum(0).tolist()]
+    for i in seq_lens.argsort(descending=True).tolist():
+        a, b = query_start_loc[i : i + 2].tolist()
+        keys = slice(starts[i], starts[i + 1])
+        mask = mask_by_loops(b - a, int(seq_lens[i]), window)
+        out[a:b] = attend_batched_cast(q[a:b], k[keys], v[keys], mask)
+    out[int(query_start_loc[-1]) :] = 0
+    return out
+
+
 ALTERNATIVES = {
     "ch02.attend": (
         attend_batched_cast,
@@ -175,10 +238,23 @@ ALTERNATIVES = {
         attend_head_by_head,
         attend_in_float64,
         attend_cast_weights,
+        attend_in_numpy,
+        attend_seeing_rows_only,
     ),
-    "ch02.causal_mask": (mask_by_tril, mask_rows_of_prompt, mask_by_loops),
-    "ch02.packed_mask": (packed_by_block_diag, packed_by_search, packed_by_loops),
-    "ch02.packed_attention": (step_by_library, step_by_split, step_row_by_row),
+    "ch02.causal_mask": (mask_by_tril, mask_rows_of_prompt, mask_by_loops, mask_in_numpy),
+    "ch02.packed_mask": (
+        packed_by_block_diag,
+        packed_by_search,
+        packed_by_loops,
+        packed_by_padding,
+    ),
+    "ch02.packed_attention": (
+        step_by_library,
+        step_by_split,
+        step_row_by_row,
+        step_head_by_head,
+        step_longest_first,
+    ),
 }
 PAIRS = [(task_id, f) for task_id, functions in ALTERNATIVES.items() for f in functions]
 

@@ -21,28 +21,31 @@ from minivllm.layers.norm import RMSNorm
 from minivllm.layers.rotary import RotaryEmbedding, apply_rotary
 
 
-class AttentionOfSeparateProducts(nn.Module):
-    """PyTorch's own linear layers, one for each of q, k and v."""
+class AttentionOfEinsums(nn.Module):
+    """Uses the fused weight part by part, and PyTorch's own norms."""
 
     def __init__(self, arch, attention, tp):
         super().__init__()
         hidden, size = arch.hidden_size, arch.head_dim
-        self.size = size
-        self.q_proj = nn.Linear(hidden, arch.num_heads * size, bias=arch.qkv_bias)
-        self.k_proj = nn.Linear(hidden, arch.num_kv_heads * size, bias=arch.qkv_bias)
-        self.v_proj = nn.Linear(hidden, arch.num_kv_heads * size, bias=arch.qkv_bias)
-        self.o_proj = nn.Linear(arch.num_heads * size, hidden, bias=arch.o_bias)
+        q, kv = arch.num_heads * size, arch.num_kv_heads * size
+        parts = {"q_proj": q, "k_proj": kv, "v_proj": kv}
+        self.qkv_proj = FusedLinear(hidden, parts, bias=arch.qkv_bias, tp=tp)
+        self.o_proj = nn.Linear(q, hidden, bias=arch.o_bias)
         self.q_norm = nn.RMSNorm(size, eps=arch.rms_norm_eps)
         self.k_norm = nn.RMSNorm(size, eps=arch.rms_norm_eps)
         self.attn = PagedAttention(attention, size, None)
 
     def forward(self, x, cos_sin, kv_cache, attn_metadata):
-        q, k, v = (p(x).unflatten(-1, (-1, self.size)) for p in self.products())
-        q, k = apply_rotary(self.q_norm(q), *cos_sin), apply_rotary(self.k_norm(k), *cos_sin)
+        cos, sin = cos_sin
+        q, k, v = (self.heads(x, rows) for rows in self.qkv_proj.part_rows.values())
+        q, k = apply_rotary(self.q_norm(q), cos, sin), apply_rotary(self.k_norm(k), cos, sin)
         return self.o_proj(self.attn(q, k, v, kv_cache, attn_metadata).reshape(len(x), -1))
 
-    def products(self):
-        return self.q_proj, self.k_proj, self.v_proj
+    def heads(self, x, rows):
+        out = torch.einsum("th,oh->to", x, self.qkv_proj.weight[rows])
+        if self.qkv_proj.bias is not None:
+            out = out + self.qkv_proj.bias[rows]
+        return out.unflatten(-1, (-1, self.q_norm.weight.shape[0]))
 
 
 class AttentionOfHeads(nn.Module):
@@ -67,28 +70,22 @@ class AttentionOfHeads(nn.Module):
         return self.o_proj(torch.einsum("thd->thd", out).flatten(-2))
 
 
-class AttentionInReverse(nn.Module):
-    """The parts in another order, v k q, which is nobody's business: names decide."""
-
-    def __init__(self, arch, attention, tp):
-        super().__init__()
-        self.arch = arch
-        kv = arch.num_kv_heads * arch.head_dim
-        parts = {"v_proj": kv, "k_proj": kv, "q_proj": arch.num_heads * arch.head_dim}
-        self.rest = FusedLinear(arch.hidden_size, parts, bias=arch.qkv_bias, tp=tp)
-        self.o_proj = RowParallelLinear(parts["q_proj"], arch.hidden_size, bias=arch.o_bias, tp=tp)
-        self.q_norm = RMSNorm(arch.head_dim, eps=arch.rms_norm_eps)
-        self.k_norm = RMSNorm(arch.head_dim, eps=arch.rms_norm_eps)
-        self.attn = PagedAttention(attention, arch.head_dim, sliding_window=None)
+class AttentionHeadByHead(AttentionOfHeads):
+    """Each head normed by itself; what is turned is written out."""
 
     def forward(self, x, cos_sin, kv_cache, attn_metadata):
-        heads, n = self.rest(x).reshape(len(x), -1, self.arch.head_dim), self.arch.num_kv_heads
-        v, k, q = heads[:, :n], heads[:, n : 2 * n], heads[:, 2 * n :]
-        q = torch.stack([self.q_norm(q[:, head]) for head in range(q.shape[1])], dim=1)
-        cos, sin = cos_sin
-        q, k = apply_rotary(q, cos, sin), apply_rotary(self.k_norm(k), cos, sin)
-        a = self.attn(q, k, v, kv_cache, attn_metadata)
+        n, num_kv, _ = self.counts
+        heads = self.qkv_proj(x).reshape(len(x), n + 2 * num_kv, -1)
+        q, k, v = heads[:, :n], heads[:, n:-num_kv], heads[:, -num_kv:]
+        q = torch.stack([self.q_norm(q[:, head]) for head in range(n)], dim=1)
+        q, k = (h * cos_sin[0] + turned(h) * cos_sin[1] for h in (q, self.k_norm(k)))
+        a = self.attention(q, k, v, kv_cache, attn_metadata)
         return self.o_proj(torch.cat(a.unbind(1), dim=-1))
+
+
+def turned(heads):
+    first, second = heads.chunk(2, dim=-1)
+    return torch.cat((second, first), dim=-1)
 
 
 class LayerInFourSteps(nn.Module):
@@ -106,13 +103,19 @@ class LayerInFourSteps(nn.Module):
         return stream
 
 
-class LayerOfTorchNorms(nn.Module):
+class LayerByKeyword(LayerInFourSteps):
+    def forward(self, x, cos_sin, kv_cache, attn_metadata):
+        more = {"attn_metadata": attn_metadata, "kv_cache": kv_cache, "cos_sin": cos_sin}
+        x = x + self.self_attn(x=self.input_layernorm(x), **more)
+        return x + self.mlp(x=self.post_attention_layernorm(x))
+
+
+class LayerOfTorchNorms(LayerInFourSteps):
     def __init__(self, arch, self_attn, mlp):
-        super().__init__()
-        self.self_attn = self_attn
-        self.mlp = mlp
-        self.input_layernorm = nn.RMSNorm(arch.hidden_size, eps=arch.rms_norm_eps)
-        self.post_attention_layernorm = nn.RMSNorm(arch.hidden_size, eps=arch.rms_norm_eps)
+        super().__init__(arch, self_attn, mlp)
+        self.input_layernorm, self.post_attention_layernorm = (
+            nn.RMSNorm(arch.hidden_size, eps=arch.rms_norm_eps) for _ in range(2)
+        )
 
     def forward(self, x, cos_sin, kv_cache, attn_metadata):
         h = torch.add(self.self_attn(self.input_layernorm(x), cos_sin, kv_cache, attn_metadata), x)
@@ -182,7 +185,7 @@ class ModelOfTorchParts(nn.Module):
 
     def forward(self, input_ids, positions, kv_caches, attn_metadata):
         x = F.embedding(input_ids, self.model.embed_tokens.weight)
-        cos_sin = self.rotary(positions, torch.float32)
+        cos_sin = self.rotary(positions, self.model.norm.weight.dtype)
         caches = iter(kv_caches)
         for layer in self.model.layers:
             x = layer(x, cos_sin, next(caches), attn_metadata)
@@ -212,10 +215,12 @@ def destinations_by_narrow(parameters, fused):
     found = dict(parameters)
     for name in parameters:
         for layer, parts in fused.items():
-            if f".{layer}." in f".{name}":
-                whole, edges = found.pop(name), [0, *accumulate(parts.values())]
-                for part, (a, b) in zip(parts, pairwise(edges), strict=True):
-                    found[name.replace(layer, part)] = whole.narrow(0, a, b - a)
+            for kind in ("weight", "bias"):
+                if f".{name}".endswith(f".{layer}.{kind}"):
+                    whole, edges = found.pop(name), [0, *accumulate(parts.values())]
+                    for part, (a, b) in zip(parts, pairwise(edges), strict=True):
+                        path = name.removesuffix(f"{layer}.{kind}")
+                        found[f"{path}{part}.{kind}"] = whole.narrow(0, a, b - a)
     return found
 
 
@@ -251,7 +256,7 @@ def load_all_checked_first(targets, shards):
     pairs = [(name, tensor) for shard in shards for name, tensor in shard.items()]
     pairs = [(n, t) for n, t in pairs if n != "lm_head.weight" or n in targets]
     if sorted(name for name, _ in pairs) != sorted(targets):
-        raise ValueError("names")
+        raise ValueError(f"names: {sorted(targets)} are wanted, not {[n for n, _ in pairs]}")
     for name, tensor in pairs:
         if tensor.size() != targets[name].size():
             raise ValueError(name)
@@ -275,8 +280,13 @@ def load_by_popping(targets, shards):
 
 
 RIGHT = {
-    "ch03.attention": (AttentionOfSeparateProducts, AttentionOfHeads, AttentionInReverse),
-    "ch03.decoder_layer": (LayerInFourSteps, LayerOfTorchNorms, LayerWithResidualByName),
+    "ch03.attention": (AttentionOfEinsums, AttentionOfHeads, AttentionHeadByHead),
+    "ch03.decoder_layer": (
+        LayerInFourSteps,
+        LayerByKeyword,
+        LayerOfTorchNorms,
+        LayerWithResidualByName,
+    ),
     "ch03.model": (ModelWithBody, ModelOfTorchParts, ModelRowByRow),
     "ch03.destinations": (destinations_by_split, destinations_by_narrow, destinations_from_the_end),
     "ch03.load_weights": (load_with_a_counter, load_all_checked_first, load_by_popping),

@@ -55,6 +55,17 @@ def sums_with_a_finite_floor(tiles):
     return torch.where(total == 0, -math.inf, top), total
 
 
+def sums_of_tiles_put_together_at_the_end(tiles):
+    """Two numbers of each tile are kept, not the tile."""
+    tops, totals = [], []
+    for scores in tiles:
+        tops.append(scores.amax(-1))
+        totals.append(torch.exp(scores - tops[-1].clamp(min=-1e30)[:, None]).sum(-1))
+    top = torch.stack(tops).amax(0)
+    shift = top.masked_fill(top.isneginf(), 0.0)
+    return top, sum(x * torch.exp(y - shift) for x, y in zip(totals, tops, strict=True))
+
+
 def tile_by_log_sum_exp(row_max, row_sum, acc, scores, values):
     top = torch.stack((row_max, scores.max(-1).values)).max(0).values
     finite = torch.where(top == -math.inf, torch.zeros_like(top), top)
@@ -77,6 +88,14 @@ def tile_key_by_key(row_max, row_sum, acc, scores, values):
         row_max, row_sum = top, row_sum * old + new
         acc = acc * old[..., None] + new[..., None] * value[..., None, :]
     return row_max, row_sum, acc
+
+
+def tile_with_nan_turned_to_zero(row_max, row_sum, acc, scores, values):
+    """NaN only arises where nothing has been seen, and there sum and accumulator are 0."""
+    new = torch.maximum(row_max, scores.max(dim=-1).values)
+    fix, p = torch.exp(row_max - new), torch.exp(scores - new[..., None])
+    total = (row_sum * fix + p.sum(dim=-1)).nan_to_num(0.0)
+    return new, total, (acc * fix[..., None] + p @ values.float()).nan_to_num(0.0)
 
 
 def tile_with_one_more_key(row_max, row_sum, acc, scores, values):
@@ -108,6 +127,27 @@ def flash_head_by_head(q, k, v, offset, tiles, add_tile):
         out[head, i : i + tiles[0]][seen] = state[2][seen] / state[1][seen, None]
         lse[head, i : i + tiles[0]][seen] = state[0][seen] + state[1][seen].log()
     return out.to(q.dtype), lse
+
+
+def flash_with_grouped_heads(q, k, v, offset, tiles, add_tile):
+    """Query heads beside their KV head: add_tile gets two axes before the queries."""
+    q, dtype = q.float().unflatten(0, (len(k), -1)), q.dtype
+    k, v = k.float()[:, None], v.float()[:, None]
+    out, lse = torch.zeros(q.shape), torch.full(q.shape[:-1], -math.inf)
+    for i in range(0, q.shape[2], tiles[0]):
+        rows = slice(i, min(i + tiles[0], q.shape[2]))
+        state = lse[..., rows].clone(), torch.zeros_like(lse[..., rows]), out[..., rows, :].clone()
+        for j in range(0, k.shape[2], tiles[1]):
+            if j >= offset + rows.stop:
+                continue
+            bias = torch.zeros(rows.stop - i, k[0, 0, j : j + tiles[1]].shape[0])
+            for row, places in enumerate(bias):
+                places[max(0, offset + i + row + 1 - j) :] = -math.inf
+            scores = q[..., rows, :] @ k[..., j : j + tiles[1], :].mT / math.sqrt(q.shape[-1])
+            state = add_tile(*state, scores + bias, v[..., j : j + tiles[1], :])
+        lse[..., rows] = state[0] + state[1].log()
+        out[..., rows, :] = (state[2] / state[1][..., None]).nan_to_num(0.0)
+    return out.flatten(0, 1).to(dtype), lse.flatten(0, 1)
 
 
 def flash_from_right_to_left(q, k, v, offset, tiles, add_tile):
@@ -178,6 +218,13 @@ def merge_by_softmax(out_a, lse_a, out_b, lse_b):
     return torch.einsum("...ds,...s->...d", outs, weights).to(out_a.dtype), both.logsumexp(-1)
 
 
+def merge_with_the_rest(out_a, lse_a, out_b, lse_b):
+    """The second half has what is left of 1."""
+    lse = torch.logaddexp(lse_a, lse_b)
+    share = torch.exp(lse_a - lse.masked_fill(lse.isneginf(), 0.0)).unsqueeze(-1)
+    return (share * out_a + (1 - share) * out_b).type_as(out_a), lse
+
+
 def merge_in_float64(out_a, lse_a, out_b, lse_b):
     a, b = lse_a.double().exp(), lse_b.double().exp()  # up to e ** 700
     out = out_a.double() * a[..., None] + out_b.double() * b[..., None]
@@ -190,15 +237,28 @@ ALTERNATIVES = {
         sums_row_by_row,
         sums_in_float64,
         sums_with_a_finite_floor,
+        sums_of_tiles_put_together_at_the_end,
     ),
-    "ch05.add_tile": (tile_by_log_sum_exp, tile_key_by_key, tile_with_one_more_key),
+    "ch05.add_tile": (
+        tile_by_log_sum_exp,
+        tile_key_by_key,
+        tile_with_nan_turned_to_zero,
+        tile_with_one_more_key,
+    ),
     "ch05.flash_forward": (
         tiled_attention,
         flash_head_by_head,
+        flash_with_grouped_heads,
         flash_from_right_to_left,
         flash_without_add_tile,
     ),
-    "ch05.merge": (merge_by_the_larger, merge_by_sigmoid, merge_by_softmax, merge_in_float64),
+    "ch05.merge": (
+        merge_by_the_larger,
+        merge_by_sigmoid,
+        merge_by_softmax,
+        merge_with_the_rest,
+        merge_in_float64,
+    ),
 }
 
 

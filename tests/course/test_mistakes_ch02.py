@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 import torch
 from test_alternatives_ch02 import (
@@ -88,6 +90,11 @@ def mask_in_blocks(num_queries, num_keys, window=None):
     return (keys <= queries) & (keys // w == queries // w)
 
 
+def mask_of_a_model_length(num_queries, num_keys, window=None):
+    """No window taken for one of 1,024 tokens."""
+    return mask_by_tril(num_queries, num_keys, window or 1024)
+
+
 def packed_last_request_wins(query_start_loc, seq_lens):
     mask = packed_by_loops(query_start_loc, seq_lens)
     mask[:, -int(seq_lens[-1]) :] |= query_start_loc[-1] > 0
@@ -129,6 +136,31 @@ def step_window_from_zero(q, k, v, query_start_loc, seq_lens, window=None):
     return step_by_split(q, k[index], v[index], query_start_loc, kept)
 
 
+def step_five_requests(q, k, v, query_start_loc, seq_lens, window=None):
+    return F.pad(
+        step_by_split(
+            q[: query_start_loc[:6][-1]], k, v, query_start_loc[:6], seq_lens[:5], window
+        ),
+        (0, 0, 0, 0, 0, len(q) - int(query_start_loc[:6][-1])),
+    )
+
+
+def step_all_rows(q, k, v, query_start_loc, seq_lens, window=None):
+    """Each request's keys meet all rows of the step."""
+    out, end = torch.zeros_like(q), 0
+    for (a, b), n in zip(pairwise(query_start_loc.tolist()), seq_lens.tolist(), strict=True):
+        end += n
+        mask = F.pad(mask_by_tril(b - a, n, window), (0, 0, a, len(q) - b))
+        k_i, v_i = k[end - n : end], v[end - n : end]
+        out[a:b] = attend_in_groups(q.nan_to_num(), k_i, v_i, mask)[a:b]
+    return out
+
+
+def step_contiguous_only(q, k, v, query_start_loc, seq_lens, window=None):
+    q = q.view(len(q), -1).view(q.shape)
+    return step_by_split(q, k, v, query_start_loc, seq_lens, window)
+
+
 def step_shared_heads(q, k, v, query_start_loc, seq_lens, window=None):
     return step_by_split(q, k.mean(1, keepdim=True), v, query_start_loc, seq_lens, window)
 
@@ -150,12 +182,16 @@ WRONG = {
         mask_flipped,
         mask_symmetric_window,
         mask_in_blocks,
+        mask_of_a_model_length,
     ),
     "ch02.packed_mask": (packed_last_request_wins, packed_sorted, packed_by_numbers_of_keys),
     "ch02.packed_attention": (
         step_shifted_output,
         step_averages_batch,
         step_window_from_zero,
+        step_five_requests,
+        step_all_rows,
+        step_contiguous_only,
         step_shared_heads,
     ),
 }

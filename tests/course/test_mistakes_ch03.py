@@ -13,10 +13,8 @@ from minivllm.course.render import MAX_LINES, WIDTH, render
 
 ATTEND = "mixed = self.attn(q, k, v, kv_cache, attn_metadata)"
 MISTAKES = {
-    "attention.q_scaled_too": (
-        "mixed = self.attn(q,",
-        "mixed = self.attn(q * self.head_dim**-0.5,",
-    ),
+    "attention.window_of_64": ("arch.head_dim, None)", "arch.head_dim, 64)"),
+    "attention.x_in_float32": ("self.qkv_proj(x)", "self.qkv_proj(x.float())"),
     "attention.heads_reversed": ("mixed.flatten(1)", "mixed.flip(1).flatten(1)"),
     "attention.k_raw_in_cache": (
         ATTEND,
@@ -34,10 +32,7 @@ MISTAKES = {
         "out: Tensor = x +",
         "x = x + self.mlp(x)\n        out: Tensor = x +",
     ),
-    "decoder_layer.order_of_arguments": (
-        "cos_sin, kv_cache, attn_metadata)\n",
-        "cos_sin, attn_metadata, kv_cache)\n",
-    ),
+    "decoder_layer.mean_of_halves": ("out: Tensor = x +", "out: Tensor = x + 0.5 *"),
     "decoder_layer.difference": ("out: Tensor = x +", "out: Tensor = x -"),
     "model.norm_forgets_weight": (
         'out: Tensor = self.model["norm"](x)',
@@ -47,21 +42,29 @@ MISTAKES = {
         'self.model["layers"], kv_caches, strict=True',
         'self.model["layers"][::2], kv_caches[::2], strict=True',
     ),
-    "model.caches_reversed": ("kv_caches, strict=True", "kv_caches[::-1][:1] * 3, strict=True"),
-    "destinations.sorted_parts": ("in fused[layer].items()", "in sorted(fused[layer].items())"),
+    "model.table_of_128": (
+        "cos_sin = self.rotary_emb(positions, x.dtype)",
+        "cos_sin = [c[positions] for c in self.rotary_emb(torch.arange(128), x.dtype)]",
+    ),
+    "model.hidden_in_float32": (
+        'out: Tensor = self.model["norm"](x)',
+        'out: Tensor = self.model["norm"](x).float()',
+    ),
+    "model.one_cache_for_three": ("kv_caches, strict=True", "kv_caches[::-1][:1] * 3, strict=True"),
+    "destinations.fused_emptied": ("in fused[layer].items()", "in fused.pop(layer).items()"),
     "destinations.reshaped": (
         "parameter[start : start + num_rows]",
         "parameter[start : start + num_rows].flip(0)",
     ),
     "destinations.by_the_largest": ("start += num_rows", "start += max(fused[layer].values())"),
-    "destinations.suffix": ('name.split(".")[-2]', 'name.split(".")[-1]'),
+    "destinations.suffix": ("*path, layer, kind =", "*path, kind, layer ="),
     "load_weights.returns_early": (
         "                missing.remove(name)",
         "                missing.remove(name)\n        return",
     ),
-    "load_weights.shapes_by_count": (
+    "load_weights.axes_by_count": (
         "tensor.shape != targets[name].shape",
-        "tensor.numel() != targets[name].numel()",
+        "tensor.dim() != targets[name].dim()",
     ),
     "load_weights.first_wins": (
         "                if name not in missing:\n",

@@ -9,6 +9,7 @@ import torch
 
 from minivllm.course import diagnose, places
 from minivllm.course.compare import compare_tensor
+from minivllm.course.facts import shown_apart
 from minivllm.course.scene import Scene
 
 AXES = ("head", "token", "dim")
@@ -60,6 +61,21 @@ def test_integer_offset():
     assert diagnose.integer_offset(scene(x * 2, x)) is None
 
 
+def test_nobody_calculates_with_token_ids():
+    x = torch.tensor([3, 5, 9])
+    for got in (x + 33, 2 * x):
+        assert "the right one" in diagnose.pattern(scene(got, x))
+        assert diagnose.pattern(scene(got, x, are_ids=True)) == "every value is wrong"
+
+
+def test_two_numbers_are_shown_with_the_digits_that_tell_them_apart():
+    x = torch.tensor(0.57735, dtype=torch.float64)
+    assert shown_apart(x + 1, x) == ("1.577", "0.5774")
+    assert shown_apart(x + 1e-8, x) == ("0.57735001", "0.57735")
+    assert len(set(shown_apart(x.nextafter(x + 1), x))) == 2
+    assert shown_apart(torch.tensor(7), torch.tensor(12345678)) == ("7", "12345678")
+
+
 def test_permutation_names_the_axis_and_the_order():
     x = right(4, 3, 5)
     assert diagnose.permutation(scene(x[[0, 2, 1, 3]], x)).endswith("along head: 0, 2, 1, 3")
@@ -81,7 +97,7 @@ def test_nan_and_infinity_say_where_they_likely_come_from():
     row[1] = math.nan
     assert "whole rows" in diagnose.not_finite(scene(row, x))
     poison = scene(row, x, inputs={"cache": torch.tensor([math.nan])})
-    assert "never written" in diagnose.not_finite(poison)
+    assert "memory never written may be read" in diagnose.not_finite(poison)
     row[1] = math.inf
     assert diagnose.not_finite(scene(row, x)).startswith("infinity")
     assert diagnose.not_finite(scene(x + 1, x)) is None

@@ -21,7 +21,8 @@ Step = Sequence[tuple[int, int]]
 
 MIXED: Step = ((3, 8), (1, 9), (5, 5), (1, 1), (2, 6))
 DECODES: Step = ((1, 7), (1, 1), (1, 12), (1, 4))
-LARGE: Step = ((24, 40), (20, 33), (24, 24), (18, 36), (23, 31))  # queries outnumber head_dim
+# The scores of the largest request are more than all rows, and less than all requests padded to it.
+LARGE: Step = ((24, 40), (20, 33), (18, 36), *8 * ((1, 3),))
 
 
 def _starts(lens: Sequence[int]) -> list[int]:
@@ -89,29 +90,38 @@ def some_mask(gen: torch.Generator) -> Arguments:
     return {"num_queries": num_queries, "num_keys": num_keys, "window": window}
 
 
-def batch(step: Step, window: int | None = None, padding: int = 0, *, num_heads: int = 6) -> Make:
-    """Random heads of 8 for a step, with int32 metadata as the engine's; padding may be NaN."""
+def batch(
+    step: Step,
+    window: int | None = None,
+    padding: int = 0,
+    heads: tuple[int, int, int] = (6, 2, 8),
+) -> Make:
+    """Random heads for a step, with int32 metadata as the engine's; padding may be NaN.
+
+    `heads` is how many query heads, how many KV heads, and their size.
+    """
+    num_heads, num_kv_heads, head_dim = heads
 
     def make(gen: torch.Generator) -> Arguments:
         places = metadata(step, torch.int32)
         num_tokens, num_keys = int(places["query_start_loc"][-1]), int(places["seq_lens"].sum())
 
         def rows(number: int, heads: int) -> Tensor:
-            x = torch.full((number + padding, heads, 8), math.nan)
-            x[:number] = torch.randn(number, heads, 8, generator=gen)
+            x = torch.full((number + padding, heads, head_dim), math.nan)
+            x[:number] = torch.randn(number, heads, head_dim, generator=gen)
             return x
 
         q = rows(num_tokens, num_heads)
         q[num_tokens : num_tokens + padding // 2] = 7.0  # the other half stays NaN
-        return {"q": q, "k": rows(num_keys, 2), "v": rows(num_keys, 2), **places, "window": window}
+        k, v = rows(num_keys, num_kv_heads), rows(num_keys, num_kv_heads)
+        return {"q": q, "k": k, "v": v, **places, "window": window}
 
     return make
 
 
 def random_batch(gen: torch.Generator) -> Arguments:
-    """A random step, now and then with a window."""
-    step = random_step(gen)
-    return batch(step, window=3 if len(step) % 2 else None)(gen)
+    """A random step."""
+    return batch(random_step(gen))(gen)
 
 
 def largest_scores(arguments: Arguments) -> int:

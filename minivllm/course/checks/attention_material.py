@@ -97,6 +97,17 @@ def with_scores(lowest: float, highest: float, dtype: torch.dtype = torch.float3
     return make
 
 
+def far_below_zero(gen: torch.Generator) -> Arguments:
+    """Scores below -20,000 and a mask; whole numbers, so that no right answer rounds them."""
+    arguments = heads(num_queries=4, num_keys=9)(gen)
+    direction = torch.randn(16, generator=gen).sign() / 4
+    scores = -20_000 - torch.randperm(9, generator=gen).float()
+    return arguments | {
+        "q": (4 * direction).expand(4, 6, 16).clone(),
+        "k": (scores[:, None, None] * direction).expand(9, 2, 16).clone(),
+    }
+
+
 def loud_hidden_key(gen: torch.Generator) -> Arguments:
     """A key that no query sees, with scores far above all others, and large values."""
     arguments = causal(4, 9)(gen)
@@ -118,15 +129,26 @@ def in_dtype(dtype: torch.dtype, make: Make) -> Make:
     """The same with q, k and v in another dtype."""
 
     def cast(gen: torch.Generator) -> Arguments:
-        return {name: x if x.dtype == torch.bool else x.to(dtype) for name, x in make(gen).items()}
+        arguments = make(gen)
+        return arguments | {name: arguments[name].to(dtype) for name in ("q", "k", "v")}
 
     return cast
 
 
-def with_gaps(gen: torch.Generator) -> Arguments:
-    """Views into wider memory, whose other places are NaN."""
-    arguments = heads()(gen)
-    return arguments | {name: strided(arguments[name]) for name in ("q", "k", "v")}
+def with_gaps(make: Make) -> Make:
+    """The same as views into other memory: heads first, NaN between; and a mask on its side."""
+
+    def make_views(gen: torch.Generator) -> Arguments:
+        arguments = make(gen)
+        heads_first = {
+            name: arguments[name].transpose(0, 1).contiguous() for name in ("q", "k", "v")
+        }
+        views = {name: strided(x).transpose(0, 1) for name, x in heads_first.items()}
+        if "visible" in arguments:
+            views["visible"] = arguments["visible"].T.contiguous().T
+        return arguments | views
+
+    return make_views
 
 
 # --- properties of `attend` ----------------------------------------------------------------------

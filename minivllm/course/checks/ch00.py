@@ -10,6 +10,9 @@ import torch
 from minivllm.course.declare import Exercise, Output, Property, adversarial, by_hand, sampled
 from minivllm.course.exercise import Arguments
 
+_FLOAT = "an operator that makes a float: a float is exact no further than 2**53"
+_TRY_FLOAT = "print(2**60 + 1 == float(2**60 + 1))"
+
 
 def _oracle(num_tokens: int, block_size: int) -> int:
     full, rest = divmod(num_tokens, block_size)
@@ -45,10 +48,16 @@ blocks_needed = Exercise(
         adversarial("one token needs a block", _fixed(1, 16)),
         adversarial("blocks of one slot", _fixed(7, 1)),
         adversarial(
-            "exact for huge numbers",
-            _fixed(2**60 + 1, 2),
-            look_at="an operator that makes a float: a float is exact no further than 2**53",
-            try_it="print(2**60 + 1 == float(2**60 + 1))",
+            "exact for huge numbers: full blocks and one token",
+            _fixed(2**60 + 1, 2**40),
+            look_at=_FLOAT,
+            try_it=_TRY_FLOAT,
+        ),
+        adversarial(
+            "exact for huge numbers: full blocks but for one token",
+            _fixed(2**60 - 1, 2**40),
+            look_at=_FLOAT,
+            try_it=_TRY_FLOAT,
         ),
     ),
     properties=(Property("every token has a slot, and no block is too many", _fits),),

@@ -1,13 +1,15 @@
-"""Chapter 02: attention over grouped heads, the causal mask, and whole steps."""
+"""Chapter 02: attention over grouped heads and the causal mask; then the parts for whole steps."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import torch
 
 from minivllm.course.checks import attention_batches as batches
 from minivllm.course.checks import attention_material as given
+from minivllm.course.checks import attention_steps
 from minivllm.course.declare import (
     Detective,
     Exercise,
@@ -18,8 +20,11 @@ from minivllm.course.declare import (
     by_hand,
     sampled,
 )
+from minivllm.course.exercise import Advice
 
 _BOOL = torch.bool
+_WINDOW_EDGE = "the window, a second condition: counted back from each query's own position"
+_TRY_WINDOW = "causal_mask(2, 5, 3).int(): [[0, 1, 1, 1, 0], [0, 0, 1, 1, 1]]"
 
 
 def _two_keys() -> dict[str, torch.Tensor]:
@@ -66,6 +71,12 @@ attend = Exercise(
             try_it="torch.tensor([-110., -112.]).exp()",
         ),
         adversarial(
+            "all scores below -20,000",
+            given.far_below_zero,
+            look_at="what hidden scores are filled with: no number is low enough",
+            try_it="torch.tensor([-1e4, -20010., -20012.]).softmax(0)",
+        ),
+        adversarial(
             "a hidden key with the largest score",
             given.loud_hidden_key,
             look_at="the order: hide scores first, then take the softmax",
@@ -83,7 +94,7 @@ attend = Exercise(
             try_it="torch.tensor(59.01, dtype=torch.float16)",
         ),
         adversarial("bfloat16 in and out", given.in_dtype(torch.bfloat16, given.heads())),
-        adversarial("q, k and v that are not contiguous", given.with_gaps),
+        adversarial("q, k, v and visible that are not contiguous", given.with_gaps(given.heads())),
     ),
     properties=(
         Property("each query by itself", given.query_alone),
@@ -102,6 +113,7 @@ attend = Exercise(
     ),
     look_at="the scores: their factor, their mask, and the axis of the softmax",
     try_it="q of zeros: every key that is seen has the same weight",
+    seconds=20,  # naming a mistake tries many others
 )
 
 causal_mask = Exercise(
@@ -114,10 +126,13 @@ causal_mask = Exercise(
             lambda: {"num_queries": 2, "num_keys": 5, "window": None},
             expected=torch.tensor([[1, 1, 1, 1, 0], [1, 1, 1, 1, 1]]).bool(),
         ),
-        by_hand(
-            "the same with a window of 3",
-            lambda: {"num_queries": 2, "num_keys": 5, "window": 3},
-            expected=torch.tensor([[0, 1, 1, 1, 0], [0, 0, 1, 1, 1]]).bool(),
+        replace(
+            by_hand(
+                "the same with a window of 3",
+                lambda: {"num_queries": 2, "num_keys": 5, "window": 3},
+                expected=torch.tensor([[0, 1, 1, 1, 0], [0, 0, 1, 1, 1]]).bool(),
+            ),
+            advice=Advice(look_at=_WINDOW_EDGE, try_it=_TRY_WINDOW),
         ),
         sampled("random chunks", batches.some_mask, seeds=(11, 12, 13, 14)),
         adversarial("a whole prompt", lambda _: {"num_queries": 6, "num_keys": 6, "window": None}),
@@ -126,15 +141,23 @@ causal_mask = Exercise(
             lambda _: {"num_queries": 1, "num_keys": 9, "window": None},
         ),
         adversarial(
+            "a decode step after 2,999 tokens",
+            lambda _: {"num_queries": 1, "num_keys": 3000, "window": None},
+        ),
+        adversarial(
             "the first token of all", lambda _: {"num_queries": 1, "num_keys": 1, "window": None}
         ),
         adversarial(
             "a prompt with a window of 2",
             lambda _: {"num_queries": 6, "num_keys": 6, "window": 2},
+            look_at=_WINDOW_EDGE,
+            try_it=_TRY_WINDOW,
         ),
         adversarial(
             "a decode step with a window of 4",
             lambda _: {"num_queries": 1, "num_keys": 9, "window": 4},
+            look_at=_WINDOW_EDGE,
+            try_it=_TRY_WINDOW,
         ),
         adversarial(
             "a window of 1: only itself",
@@ -144,6 +167,8 @@ causal_mask = Exercise(
         adversarial(
             "a window longer than the request",
             lambda _: {"num_queries": 3, "num_keys": 7, "window": 50},
+            look_at=_WINDOW_EDGE,
+            try_it=_TRY_WINDOW,
         ),
     ),
     properties=(
@@ -162,93 +187,7 @@ causal_mask = Exercise(
     try_it="causal_mask(2, 5).int(): [[1, 1, 1, 1, 0], [1, 1, 1, 1, 1]]",
 )
 
-packed_mask = Exercise(
-    id="ch02.packed_mask",
-    outputs=Output("visible", axes="row key", dtype=_BOOL),
-    oracle=batches.block_mask,
-    cases=(
-        by_hand(
-            "1 of 2 tokens, then 2 of 3",
-            lambda: batches.metadata([(1, 2), (2, 3)]),
-            expected=torch.tensor([[1, 1, 0, 0, 0], [0, 0, 1, 1, 0], [0, 0, 1, 1, 1]]).bool(),
-        ),
-        sampled(
-            "random steps",
-            lambda gen: batches.metadata(batches.random_step(gen)),
-            seeds=(11, 12, 13, 14),
-        ),
-        adversarial("whole prompts", lambda _: batches.metadata([(4, 4), (2, 2), (5, 5)])),
-        adversarial("prefill, chunk and decode", lambda _: batches.metadata(batches.MIXED)),
-        adversarial("decode steps only", lambda _: batches.metadata(batches.DECODES)),
-        adversarial("one request, alone", lambda _: batches.metadata([(3, 8)])),
-        adversarial(
-            "two requests of the same length", lambda _: batches.metadata([(2, 6), (2, 6)])
-        ),
-        adversarial(
-            "int32, as the engine has it",
-            lambda _: batches.metadata([(3, 8), (1, 2), (4, 4)], torch.int32),
-        ),
-    ),
-    properties=(Property("batch mates do not matter", batches.one_of_mask),),
-    package="minivllm.attention.groups.PrefillGroup",
-    hints=(
-        "For each row: whose is it, and where does it stand in its own request? The same two "
-        "questions for each column.",
-        "diff gives queries per request; repeat_interleave says whose a row or key is; arange "
-        "minus where the owner begins is a place in the request. Two comparisons, joined with &.",
-        "query_start_loc [0, 1, 3], seq_lens [2, 3]: the rows stand at 1 of request 0, then at 1 "
-        "and 2 of request 1; the keys at 0, 1, then 0, 1, 2.",
-    ),
-    look_at="whose a row and a key are, then where they stand in that request",
-    try_it="packed_mask(tensor([0, 1, 3]), tensor([2, 3])).int(), beside the worked example",
-)
-
-packed_attention = Exercise(
-    id="ch02.packed_attention",
-    outputs=Output("out", axes="row head dim"),
-    oracle=batches.read_all,
-    cases=(
-        by_hand(
-            "one token each: its own value",
-            lambda: {
-                "q": torch.ones(2, 1, 2),
-                "k": torch.ones(2, 1, 2),
-                "v": torch.tensor([[[1.0, 2.0]], [[3.0, 4.0]]]),
-                **batches.metadata([(1, 1), (1, 1)]),
-                "window": None,
-            },
-            expected=torch.tensor([[[1.0, 2.0]], [[3.0, 4.0]]]),
-        ),
-        sampled("random steps", batches.random_batch, seeds=(11, 12, 13, 14)),
-        adversarial("prefill, chunk and decode", batches.batch(batches.MIXED)),
-        adversarial("decode steps only", batches.batch(batches.DECODES)),
-        adversarial("one request, alone", batches.batch([(3, 8)])),
-        adversarial("a window of 3 tokens", batches.batch(batches.MIXED, window=3)),
-        adversarial(
-            "padding is 0 and never read",
-            batches.batch(batches.MIXED, padding=4),
-            look_at="rows and keys past the last request: nobody owns them",
-            try_it="0 * torch.tensor(torch.nan): a weight of 0 does not protect",
-        ),
-        adversarial("a large step", batches.batch(batches.LARGE, num_heads=4)),
-    ),
-    properties=(
-        Property("batch mates do not matter", batches.alone),
-        Property("a prompt in chunks, or in one piece", batches.chunked),
-    ),
-    rules=Rules(max_elements=batches.largest_scores, on="a large step"),
-    package="minivllm.attention.reference.ReferenceAttention",
-    hints=(
-        "Which rows of q and which rows of k belong to request i? They don't begin at the same "
-        "place: query_start_loc counts rows of q only.",
-        "Walk through the requests: cut out rows and keys, make the request's own mask, attend, "
-        "write the result to its rows. Begin with zeros, for the padding.",
-        "query_start_loc [0, 1, 3], seq_lens [2, 3]: request 1 has the rows 1-2 of q and the rows "
-        "2-4 of k.",
-    ),
-    look_at="which rows of k and v each request gets: they end at the running sum of seq_lens",
-    try_it="two decode steps: each must give the same as alone",
-)
+packed_mask, packed_attention = attention_steps.packed_mask, attention_steps.packed_attention
 
 detective = Detective(
     id="ch02.detective",

@@ -9,13 +9,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from minivllm.course.checks import flash_add_tile, flash_merge, flash_softmax
 from minivllm.course.checks import flash_forward as forward_checks
-from minivllm.course.checks import flash_merge, flash_softmax
 from minivllm.course.checks.flash_parts import merge_outputs
 from minivllm.course.declare import Detective
 
 max_and_sum = flash_softmax.max_and_sum
-add_tile = flash_softmax.add_tile
+add_tile = flash_add_tile.add_tile
 flash_forward = forward_checks.flash_forward
 merge = flash_merge.merge
 

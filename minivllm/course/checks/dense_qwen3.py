@@ -1,7 +1,7 @@
 """Chapter 03's oracle: Qwen3 without a cache, one request and one head at a time.
 
-Computes in the dtype that it is asked for: float64 is what is right, float32 says how far off a
-right answer may be. Shares no code with `minivllm/models/qwen3.py`.
+Computes in the dtype of its first argument: float64 is what is right, another says how far off a
+right answer in it may be. Shares no code with `minivllm/models/qwen3.py`.
 """
 
 from __future__ import annotations
@@ -26,9 +26,10 @@ def turn(head: Tensor, theta: float) -> Tensor:
     num_tokens, half = len(head), head.shape[1] // 2
     # The angles are those of float32 in every implementation: a part of the model, not an error.
     speed = 1.0 / theta ** (torch.arange(0, 2 * half, 2, dtype=torch.float32) / (2 * half))
-    angles = (torch.arange(num_tokens, dtype=torch.float32)[:, None] * speed).to(head.dtype)
+    angles = (torch.arange(num_tokens, dtype=torch.float32)[:, None] * speed).double()
+    cos, sin = angles.cos().to(head.dtype), angles.sin().to(head.dtype)
     a, b = head[:, :half], head[:, half:]
-    return torch.cat([a * angles.cos() - b * angles.sin(), b * angles.cos() + a * angles.sin()], 1)
+    return torch.cat([a * cos - b * sin, b * cos + a * sin], 1)
 
 
 def linear(x: Tensor, weights: Weights, name: str) -> Tensor:
@@ -65,16 +66,18 @@ def decoder_layer(x: Tensor, weights: Weights, arch: ModelArchitecture) -> Tenso
     return x + linear(gate / (1 + (-gate).exp()) * up, weights, "mlp.down_proj")
 
 
-def logits(
-    input_ids: Tensor, weights: Weights, arch: ModelArchitecture, dtype: torch.dtype
-) -> Tensor:
-    """The scores of the next token after each token of one request."""
-    embedding = weights["model.embed_tokens.weight"].to(dtype)
-    x = embedding[input_ids]
+def hidden_states(input_ids: Tensor, weights: Weights, arch: ModelArchitecture) -> Tensor:
+    """The rows of one request after the last norm, in the dtype of the embedding."""
+    x = weights["model.embed_tokens.weight"][input_ids]
     for index in range(arch.num_layers):
         x = decoder_layer(x, under(f"model.layers.{index}.", weights), arch)
-    x = rms_norm(x, weights["model.norm.weight"], arch.rms_norm_eps)
-    return x @ weights.get("lm_head.weight", embedding).to(dtype).T
+    return rms_norm(x, weights["model.norm.weight"], arch.rms_norm_eps)
+
+
+def logits(hidden: Tensor, weights: Weights) -> Tensor:
+    """The scores of the next token after each row."""
+    head = weights.get("lm_head.weight", weights["model.embed_tokens.weight"])
+    return hidden @ head.to(hidden.dtype).T
 
 
 def under(prefix: str, weights: Weights) -> dict[str, Tensor]:

@@ -46,7 +46,7 @@ def _full_table(
     lse = torch.full(q.shape[:2], -math.inf, dtype=wide)
     group = len(q) // len(k)
     for head in range(len(q)):
-        for i in range(max(0, -offset), q.shape[1]):
+        for i in range(max(0, -offset), q.shape[1] if k.shape[1] else 0):
             keys, values = (x[head // group, : offset + i + 1].to(wide) for x in (k, v))
             scores = keys @ q[head, i].to(wide) * q.shape[-1] ** -0.5
             lse[head, i] = scores.logsumexp(-1)
@@ -77,6 +77,19 @@ def _prompt(
     return made
 
 
+def _other_heads(num_heads: int, num_kv_heads: int, head_dim: int) -> _Make:
+    """9 queries after 3 keys."""
+
+    def made(gen: torch.Generator) -> Arguments:
+        return _prompt(9, 12)(gen) | {
+            "q": torch.randn(num_heads, 9, head_dim, generator=gen),
+            "k": torch.randn(num_kv_heads, 12, head_dim, generator=gen),
+            "v": torch.randn(num_kv_heads, 12, head_dim, generator=gen) + 0.5,
+        }
+
+    return made
+
+
 def _rising(gen: torch.Generator) -> Arguments:
     """Scores from -60 to 60 that rise with the key: each tile has a larger maximum."""
     arguments = _prompt(22, tiles=(4, 3))(gen)
@@ -95,20 +108,16 @@ def _far_below(gen: torch.Generator) -> Arguments:
     return arguments
 
 
-def _sees_nan(arguments: Arguments) -> Tensor:
-    """The queries that see a key that is NaN, `[num_queries]`: their results are not compared."""
-    is_nan = arguments["k"].isnan().any(-1).any(0)
-    first = int(is_nan.nonzero()[0]) if bool(is_nan.any()) else len(is_nan)
-    positions: Tensor = arguments["offset"] + torch.arange(arguments["q"].shape[1])
-    return positions >= first
+def _poisoned_from(num_keys: int, make: _Make) -> _Make:
+    """Keys and values are NaN from this one on."""
 
+    def made(gen: torch.Generator) -> Arguments:
+        arguments = make(gen)
+        for name in ("k", "v"):
+            arguments[name][:, num_keys:] = math.nan
+        return arguments
 
-def _unread(gen: torch.Generator) -> Arguments:
-    """The last tile of keys and values is NaN; only the last tile of queries sees any of it."""
-    arguments = _prompt(12, 20, tiles=(4, 4))(gen)
-    for name in ("k", "v"):
-        arguments[name][:, 16:] = math.nan
-    return arguments
+    return made
 
 
 def _strided_prompt(gen: torch.Generator) -> Arguments:
@@ -157,6 +166,29 @@ def _halves(flash_forward: _Mine, gen: torch.Generator) -> tuple[Any, Any]:
     return merge_outputs(*a, *b), flash_forward(**whole)
 
 
+def _unread(clean: Arguments, first: int, gen: torch.Generator) -> tuple[Arguments, Arguments]:
+    """The same with keys and values that are NaN from one on, and without."""
+    return _poisoned_from(first, lambda _: clean | {x: clean[x].clone() for x in "kv"})(gen), clean
+
+
+def _first_queries(flash_forward: _Mine, gen: torch.Generator) -> tuple[Any, Any]:
+    """Queries 0 to 3, whose tiles end at key 7; keys from 8 on are NaN."""
+    poisoned, clean = (
+        tuple(x[:, :4] for x in flash_forward(**arguments))
+        for arguments in _unread(_prompt(12, 16, tiles=(2, 8))(gen), 8, gen)
+    )
+    return poisoned, clean
+
+
+def _before_the_keys(flash_forward: _Mine, gen: torch.Generator) -> tuple[Any, Any]:
+    """Queries 6 to 9, which stand at the keys 0 to 3; keys from 4 on are NaN."""
+    poisoned, clean = (
+        tuple(x[:, 6:] for x in flash_forward(**arguments))
+        for arguments in _unread(_prompt(10, 9, offset=-6)(gen), 4, gen)
+    )
+    return poisoned, clean
+
+
 _LENGTHS = tuple(
     sampled(f"{n} quer{'y' if n == 1 else 'ies'}, tiles of 4", _prompt(n), seeds=(11,))
     for n in ragged(4)
@@ -166,8 +198,8 @@ flash_forward = Exercise(
     id="ch05.flash_forward",
     run=_with_add_tile,
     outputs=(
-        Output("out", axes="head query dim", ignore=lambda a: _sees_nan(a)[:, None]),
-        Output("lse", axes="head query", dtype=torch.float32, ignore=_sees_nan),
+        Output("out", axes="head query dim"),
+        Output("lse", axes="head query", dtype=torch.float32),
     ),
     oracle=_full_table,
     cases=(
@@ -188,27 +220,46 @@ flash_forward = Exercise(
         adversarial(
             "queries that see no key",
             _prompt(13, 9, offset=-6),
-            look_at="the division by the sum, which is 0 where nothing was seen",
+            look_at="a query that sees nothing: its state, and the division by its sum, which is 0",
             try_it="2 queries, 1 key, offset = -1: the first query's output is 0, its lse -inf",
         ),
         adversarial("no query sees a key", _prompt(5, 6, offset=-9)),
         adversarial(
-            "tiles that no query sees are not read: they are NaN",
-            _unread,
-            look_at="where the loop over tiles of keys ends: after the last key that is seen",
-            try_it="4 queries at offset 8, tiles of 4: the keys 0 to 11 are read, the rest not",
+            "no keys at all, as in an empty half",
+            _prompt(3, 0, offset=0),
+            look_at="the state before the first tile of keys: there may be no tile",
+        ),
+        adversarial(
+            "tiles after the last query are not read: they are NaN",
+            _poisoned_from(16, _prompt(11, 24, offset=5)),
+            look_at="where the loop over tiles of keys ends, and the sizes of the tiles",
+            try_it="3 queries at offset 8, tiles of 4: the last key that is read is key 11",
         ),
         adversarial("all scores below -110", _far_below),
         adversarial("float16 in and out", _prompt(11, 22, tiles=(8, 4), dtype=torch.float16)),
         adversarial("float16, many tiles", _prompt(4, 160, None, (4, 2), 0.1, torch.float16)),
         adversarial("tensors that are not contiguous", _strided_prompt),
-        adversarial("64 queries and keys", _prompt(64, tiles=(24, 8))),
+        adversarial("8 heads of 4, each with its own KV head", _other_heads(8, 8, 4)),
+        adversarial("4 heads of 20 on one KV head", _other_heads(4, 1, 20)),
+        adversarial("48 queries and keys", _prompt(48, tiles=(24, 8))),
     ),
     properties=(
         Property(
             "the tile sizes do not matter",
             _other_tiles,
             look_at="the ends of the tiles, and the positions that the mask compares",
+        ),
+        Property(
+            "tiles that only later queries see are not read: they are NaN",
+            _first_queries,
+            look_at="the tiles that are read, of tiles[0] queries and tiles[1] keys",
+            try_it="queries at 4 to 7 in tiles of 2, keys in tiles of 8: keys 0 to 7 are read",
+        ),
+        Property(
+            "offset -6: tiles that no query sees are not read: they are NaN",
+            _before_the_keys,
+            look_at="where the loop over tiles of keys ends if offset is negative",
+            try_it="10 queries at offset -6: the last one stands at key 3, so keys 0 to 3 are read",
         ),
         Property(
             "a prompt in chunks is the prompt at once",
@@ -225,7 +276,7 @@ flash_forward = Exercise(
         banned=_BANNED,
         no_square=lambda a: int(a["q"].shape[1]),
         max_elements=lambda a: 2 * int(a["q"].numel()),
-        on="64 queries and keys",
+        on="48 queries and keys",
     ),
     package="minivllm.attention.sdpa.SdpaAttention",
     hints=(
@@ -237,7 +288,7 @@ flash_forward = Exercise(
         "8 queries at offset 0, tiles of 4: the first tile of queries reads the keys 0 to 3 and "
         "stops; the second reads 0 to 3, where nothing is hidden, and 4 to 7, where a triangle is.",
     ),
-    seconds=20.0,
+    seconds=30.0,
     look_at="positions: of a query offset + its row, of a key its place among all keys",
     try_it="5 queries and keys, offset 0, tiles of 2: write down which keys row 3 sees",
 )

@@ -48,6 +48,13 @@ def _empty_halves(gen: torch.Generator) -> Arguments:
     return arguments
 
 
+def _far_apart(gen: torch.Generator) -> Arguments:
+    """Queries whose log-sum-exps are around 200, 0 and -200."""
+    arguments = _two_halves()(gen)
+    heights = torch.tensor([200.0, 190.0, 0.0, -190.0, -200.0])
+    return arguments | {name: arguments[name] + heights for name in ("lse_a", "lse_b")}
+
+
 def _cancelling(gen: torch.Generator) -> Arguments:
     """Outputs around 8 and -8 with about the same weight."""
     arguments = _two_halves(scale=0.1)(gen)
@@ -106,6 +113,11 @@ merge = Exercise(
         adversarial("the first half weighs nearly everything", _two_halves(shift=(30.0, 0.0))),
         adversarial("log-sum-exps of 200 do not overflow", _two_halves(shift=(200.0, 201.0))),
         adversarial("log-sum-exps of -200 do not vanish", _two_halves(shift=(-201.0, -200.0))),
+        adversarial(
+            "queries with log-sum-exps of 200 and of -200",
+            _far_apart,
+            look_at="what is subtracted: each query has its own",
+        ),
         adversarial(
             "empty halves",
             _empty_halves,

@@ -118,7 +118,12 @@ cached_attention = Exercise(
     oracle=_attended,
     cases=(
         by_hand("the mean of the values 1, 3 and 8 is 4", _hand_cache, _hand_result()),
-        sampled("prefill: an empty cache, 5 new tokens", _cache([0, 0, 0], 5)),
+        sampled(
+            "prefill: an empty cache, 5 new tokens",
+            _cache([0, 0, 0], 5),
+            look_at="mask, heads and scale: groups of heads share a KV head, SDPA scales already",
+            try_it="start = 0 and 2 new tokens: the rows of the mask are 10 and 11",
+        ),
         sampled("decode: one new token, rows of all lengths", _cache([1, 9, 4, 15, 7], 1)),
         sampled("a chunk of 3 after what is there", _cache([2, 11, 5], 3)),
         adversarial("filled to the last slot", _cache([13, 13], 3)),

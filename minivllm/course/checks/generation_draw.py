@@ -8,10 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from minivllm.counter_random import uniform
 from minivllm.course.declare import Exercise, Output, Property, adversarial, by_hand, sampled
 from minivllm.course.exercise import Arguments
 from minivllm.course.fixtures import strided
-from minivllm.sample.random import uniform
 
 _Make = Callable[[torch.Generator], Arguments]
 _Mine = Callable[..., Any]
@@ -27,6 +27,8 @@ class Keep:
         """The logits with -inf for what is ruled out."""
         if scaled.dtype in (torch.float16, torch.bfloat16):
             raise ValueError(f"keep wants float32 logits, not {scaled.dtype}")
+        if not scaled.isfinite().all():
+            raise ValueError("keep wants finite logits: was a row divided by temperature 0?")
         if len(scaled) != len(self._top_ps):
             raise ValueError(f"keep wants all {len(self._top_ps)} rows, not {len(scaled)}")
         rows = [_smallest_set(row, p) for row, p in zip(scaled, self._top_ps, strict=True)]
@@ -52,14 +54,12 @@ class BanBest:
 
 
 def _smallest_set(row: Tensor, p: float) -> Tensor:
-    kept, total = torch.full_like(row, float("-inf")), 0.0
-    probs = row.double().softmax(-1)
-    for token_id in row.argsort(descending=True, stable=True).tolist():
-        if total >= p and p < 1:
-            break
-        kept[token_id] = row[token_id]
-        total += probs[token_id].item()
-    return kept
+    if p == 1:
+        return row
+    order = row.argsort(descending=True, stable=True)
+    probs = row.double().softmax(-1)[order]
+    token_ids = order[probs.cumsum(-1) - probs < p]
+    return torch.full_like(row, float("-inf")).scatter(-1, token_ids, row[token_ids])
 
 
 def drawn(
@@ -135,6 +135,30 @@ def _same_request(gen: torch.Generator) -> Arguments:
     }
 
 
+def _near_equals(gen: torch.Generator) -> Arguments:
+    """The token with the smallest u and the one with the largest, 2e-5 apart after the noise."""
+    arguments = _rows([0.5, 1.0, 1.0, 2.0] * 10)(gen)
+    u = uniform(arguments["seeds"], arguments["positions"], 50).double()
+    noise = -(-u.log()).log()
+    logits = torch.full_like(noise, -20.0)
+    for row, temperature in enumerate(arguments["temperatures"].tolist()):
+        low, high = int(noise[row].argmin()), int(noise[row].argmax())
+        logits[row, low] = temperature * (3.0 - noise[row, low])
+        logits[row, high] = temperature * (3.0 - noise[row, high] + (-1) ** row * 2e-5)
+    return arguments | {"logits": logits.float()}
+
+
+def _nearly_one(gen: torch.Generator) -> Arguments:
+    """Two unlikely tokens, 15 and 30, whose u is the largest there is: the noise is 16.64."""
+    logits = torch.zeros(2, 50)
+    logits[0, 15], logits[1, 30] = -9.85, -11.42  # with the noise, 1.1 above all others
+    return _rows([1.0, 1.0])(gen) | {
+        "logits": logits,
+        "seeds": torch.tensor([301434, 152163]),
+        "positions": torch.tensor([9, 9]),
+    }
+
+
 def _best_banned(gen: torch.Generator) -> Arguments:
     return _rows([0.0, 1.0, 0.0, 0.5, 0.0])(gen) | {"keep": BanBest()}
 
@@ -159,7 +183,7 @@ _MIXED = [1.0, 0.0, 0.3, 2.0, 0.0, 0.8, 1.5, 1.0]
 
 sample = Exercise(
     id="ch04.sample",
-    outputs=Output("token ids", axes="row"),
+    outputs=Output("token ids", axes="row", are_ids=True),
     oracle=drawn,
     cases=(
         by_hand("greedy, sure, and one token left", _hand_draw, torch.tensor([1, 2, 0])),
@@ -192,6 +216,18 @@ sample = Exercise(
             "bfloat16 logits are widened first",
             _rows([1.0, 0.7, 1.3, 1.0, 0.9, 1.0] * 40, dtype=torch.bfloat16, spread=0.3),
             look_at="the dtype in which the noise is added: bfloat16 makes equals of near ones",
+        ),
+        adversarial(
+            "sums that are nearly equal",
+            _near_equals,
+            look_at="the noise: float32 from u to the sum, and nothing added to u",
+            try_it="noise.half() is right to 0.001 only; u + 1e-5 moves the noise of a small u",
+        ),
+        adversarial(
+            "u may be as near to 1 as float32 allows",
+            _nearly_one,
+            look_at="what keeps log away from 0: u is never 0 and never 1, so nothing has to",
+            try_it="u = 1 - 2 ** -24 gives the noise 16.64",
         ),
         adversarial("temperatures as low as 0.01", _rows([0.01, 0.02, 0.0, 0.05], spread=0.02)),
         adversarial(

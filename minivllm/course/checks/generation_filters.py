@@ -169,6 +169,6 @@ filter_logits = Exercise(
         "Probabilities 0.5, 0.3, 0.1, 0.1: the sums before are 0, 0.5, 0.8, 0.9. With p = 0.6 the "
         "tokens with the sums 0 and 0.5 are kept: the second is the one that crosses.",
     ),
-    look_at="which sums are compared with p, and how kept tokens get back to their own places",
+    look_at="the k-th value, the sums compared with p, and the way back to vocabulary order",
     try_it="probs 0.1, 0.5, 0.3, 0.1 as logs, k = 0, p = 0.6: the tokens 1 and 2 are kept",
 )

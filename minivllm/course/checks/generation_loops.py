@@ -12,11 +12,21 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from minivllm.counter_random import uniform
 from minivllm.course.declare import Exercise, Output, adversarial, by_hand, sampled
 from minivllm.course.exercise import Arguments, Case
-from minivllm.sample.random import uniform
 
 VOCAB_SIZE = 23
+_LIST_OF_INTS = "a list of ints"
+
+
+def kind_of(value: Any) -> str:
+    """What a value is, in words, and what it holds if it is a list."""
+    if isinstance(value, list) and value:
+        odd = next((x for x in value if type(x) is not int), value[0])
+        return f"a list of {type(odd).__name__.lower()}s"
+    name = type(value).__name__.lower()
+    return _LIST_OF_INTS if name == "list" else f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
 
 
 class HistoryModel:
@@ -28,12 +38,18 @@ class HistoryModel:
 
     def __call__(self, token_ids: Sequence[int], num_computed: int) -> Tensor:
         """Logits `[len(token_ids), VOCAB_SIZE]`; NaN where the history has a hole."""
+        if (kind := kind_of(token_ids)) != _LIST_OF_INTS:
+            raise TypeError(f"model wants {_LIST_OF_INTS}, not {kind}")
+        if (kind := kind_of(num_computed)) != "an int":
+            raise TypeError(f"model wants an int as num_computed, not {kind}")
+        if not token_ids:
+            raise ValueError("model wants at least one token")
         rows = []
-        for position, token_id in enumerate(map(int, token_ids), start=int(num_computed)):
+        for position, token_id in enumerate(token_ids, start=num_computed):
             self._slots[position] = token_id
             history = [self._slots.get(i) for i in range(position + 1)]
             rows.append(_logits(history))
-        self.runs.append((len(rows), int(num_computed)))
+        self.runs.append((len(rows), num_computed))
         return torch.stack(rows)
 
     def __repr__(self) -> str:
@@ -59,7 +75,9 @@ class Draw:
         """The token that stands at `position`."""
         if row.shape != (VOCAB_SIZE,):
             raise ValueError(f"choose wants one row of logits [vocab_size], not {list(row.shape)}")
-        place = torch.tensor([int(position)])
+        if (kind := kind_of(position)) != "an int":
+            raise TypeError(f"choose wants an int as position, not {kind}")
+        place = torch.tensor([position])
         return int((row + 8 * uniform(torch.zeros_like(place), place, VOCAB_SIZE)[0]).argmax())
 
     def __repr__(self) -> str:
@@ -83,14 +101,15 @@ def generation(num_prompt_tokens: int, num_new_tokens: int) -> Callable[..., Arg
 
 def run_loop(
     loop: Callable[..., Any], *arguments: Any
-) -> tuple[tuple[int, ...], int, tuple[tuple[int, int], ...]] | None:
+) -> tuple[str, tuple[int, ...], int, tuple[tuple[int, int], ...]] | None:
     """What a loop gives back, and what it has asked of the model; `None` if it gives nothing."""
     model = arguments[0]
     tokens = loop(*arguments)
     if tokens is None:
         return None
     num_computed = sum(num_tokens for num_tokens, _ in model.runs)
-    return tuple(int(token_id) for token_id in tokens), num_computed, tuple(model.runs)
+    new_tokens = tuple(int(token_id) for token_id in tokens)
+    return kind_of(tokens), new_tokens, num_computed, tuple(model.runs)
 
 
 def naive_loop(model: Any, choose: Any, prompt: list[int], num_new_tokens: int) -> list[int]:
@@ -112,6 +131,7 @@ def cached_loop(model: Any, choose: Any, prompt: list[int], num_new_tokens: int)
 
 
 _LOOP_OUTPUTS = (
+    Output("kind of result"),
     Output("new tokens"),
     Output("tokens computed"),
     Output("runs (tokens, computed before)"),
@@ -135,7 +155,7 @@ def _short(*runs: tuple[int, int]) -> Case:
     return by_hand(
         f"3 tokens in, 2 out: {num_computed} computed",
         lambda: {"model": HistoryModel(), "choose": Draw()} | _SHORT_PROMPT,
-        expected=(tuple(tokens), num_computed, runs),
+        expected=(_LIST_OF_INTS, tuple(tokens), num_computed, runs),
     )
 
 
@@ -153,7 +173,7 @@ generate_naive = Exercise(
         "Prompt of 3, two new tokens: the model gets 3 tokens, then 4. The new tokens stand at the "
         "positions 3 and 4. What you return has 2 tokens.",
     ),
-    look_at="which row is chosen from, for which position, and what the next run gets",
+    look_at="which row is chosen from, for which position, what each run gets, when the loop ends",
     try_it="print len(token_ids) in each run: for 3 tokens in and 2 out it is 3, then 4",
 )
 
@@ -171,6 +191,6 @@ generate_cached = Exercise(
         "Prompt of 3, two new tokens: the runs are (3 tokens, 0 computed) and (1 token, 3 "
         "computed). The second new token is never computed.",
     ),
-    look_at="num_computed in the decode runs: the tokens that were computed before this run",
+    look_at="what each run gets, how many tokens are in the cache then, and choose's position",
     try_it="print the arguments of each run: for 3 tokens in and 2 out, 3 tokens, 0; 1 token, 3",
 )

@@ -102,6 +102,7 @@ class DenseModel:
 
     Attributes:
         arch: The model's sizes.
+        max_len: Slots of the cache.
         runs: For each run, how many tokens were computed; clear it to count anew.
     """
 
@@ -121,7 +122,7 @@ class DenseModel:
         folder = resolve_model("storyteller-7m")
         self.arch = parse_config(read_config(folder))
         self.runs: list[int] = []
-        self._max_len, self._device = max_len, device
+        self.max_len, self._device = max_len, device
         with torch.device(device):
             attention = DenseAttention(cached_attention)
             self._model = Qwen3ForCausalLM(self.arch, attention, TensorParallel())
@@ -143,11 +144,11 @@ class DenseModel:
             ValueError: The cache is too short.
         """
         end = num_computed + len(token_ids)
-        if end > self._max_len:
-            raise ValueError(f"position {end - 1} needs a slot, and the cache has {self._max_len}")
+        if end > self.max_len:
+            raise ValueError(f"position {end - 1} needs a slot, and the cache has {self.max_len}")
         self.runs.append(len(token_ids))
         input_ids = torch.tensor(list(token_ids), device=self._device)
         positions = torch.arange(num_computed, end, device=self._device)
-        where = dense_metadata(len(token_ids), [num_computed], self._max_len, self._device)
+        where = dense_metadata(len(token_ids), [num_computed], self.max_len, self._device)
         hidden = self._model(input_ids, positions, self._caches, where)
         return self._model.compute_logits(hidden)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -44,11 +45,26 @@ class Shapes:
         }
 
 
-def _case(sizes: Shapes, has_head: bool = False) -> Arguments:
-    shapes = sizes.parameters()
-    if has_head:
-        shapes["lm_head.weight"] = (3, sizes.hidden)
-    return {"shapes": shapes, "fused": sizes.fused()}
+def _case(sizes: Shapes, **more: tuple[int, ...]) -> Arguments:
+    return {"shapes": sizes.parameters() | more, "fused": sizes.fused()}
+
+
+_LOOK_FUSED = {f"{_ATTENTION}.my_qkv_proj.weight": (8, 2), "qkv_proj_norm.weight": (8,)}
+_PATHS = {"layers.1.qkv_proj.norm.weight": (8,), "qkv_proj.gate_up_proj.qkv_proj.weight": (8, 2)}
+
+
+def _other_fused_layers(_: torch.Generator) -> Arguments:
+    """Names and sizes of a model that is no transformer."""
+    shapes = {
+        "blocks.0.mixer.in_proj.weight": (9, 4),
+        "blocks.0.mixer.in_proj.bias": (9,),
+        "blocks.0.wkv.weight": (6, 4),
+        "blocks.0.out.weight": (4, 4),
+    }
+    return {
+        "shapes": shapes,
+        "fused": {"in_proj": {"z": 3, "x": 5, "dt": 1}, "wkv": {"k": 4, "v": 2}},
+    }
 
 
 def _random_sizes(gen: torch.Generator) -> Arguments:
@@ -79,23 +95,30 @@ def _run_destinations(
     destinations: Any, shapes: Mapping[str, tuple[int, ...]], fused: Mapping[str, Any]
 ) -> tuple[Any, ...]:
     parameters = {name: poisoned(*shape) for name, shape in shapes.items()}
-    found = destinations(dict(parameters), fused)
+    found = destinations(MappingProxyType(parameters), fused)  # the caller's: only to be read
     if found is None:
         return (None,) * 5
     expected = _checkpoint_shapes(shapes, fused)
+    for number, name in enumerate(expected, start=1):
+        if name in found:
+            _number_rows(found[name], number)
     memory = list(parameters.values())[:4]
+    problem = _problem_of({name: list(view.shape) for name, view in found.items()}, expected)
+    if problem != NAMES_RIGHT:  # is said first, before memory that is still NaN
+        memory = [rows.nan_to_num(-1.0) for rows in memory]
+    return (problem, *memory)
+
+
+def _problem_of(found: Mapping[str, list[int]], expected: Mapping[str, list[int]]) -> str:
+    """The first name or shape that is not as in the checkpoint, or `NAMES_RIGHT`."""
     problems = [f"{name} is missing" for name in expected if name not in found]
     problems += [f"{name} is in no checkpoint" for name in found if name not in expected]
     problems += [
-        f"{name}: {list(found[name].shape)}, not {shape}"
+        f"{name}: {found[name]}, not {shape}"
         for name, shape in expected.items()
-        if name in found and list(found[name].shape) != shape
+        if name in found and found[name] != shape
     ]
-    if problems:
-        return (problems[0], *map(torch.zeros_like, memory))
-    for number, name in enumerate(expected, start=1):
-        _number_rows(found[name], number)
-    return (NAMES_RIGHT, *memory)
+    return problems[0] if problems else NAMES_RIGHT
 
 
 def _destinations_oracle(
@@ -144,12 +167,30 @@ destinations = Exercise(
         adversarial(
             "thirds would fit, q is larger",
             lambda _: _case(Shapes(q=16, kv=4, hidden=8, inner=6)),
+            look_at="how many rows each part gets: `fused` says it, part by part",
         ),
         adversarial(
             "a name without a path",
-            lambda _: _case(Shapes(q=6, kv=2, hidden=9, inner=6), True),
-            look_at="how a name is taken apart: lm_head.weight has no dot before its layer",
-            try_it='"lm_head.weight".split("."), then the second from the end',
+            lambda _: _case(Shapes(q=6, kv=2, hidden=9, inner=6), **{"lm_head.weight": (3, 9)}),
+            look_at="lm_head.weight: it has one word before its last, and no path",
+            try_it='"lm_head.weight".split(".")[-2], then the same of "weight"',
+        ),
+        adversarial(
+            "names that look like a fused layer's",
+            lambda _: _case(Shapes(q=4, kv=2, hidden=2, inner=3), **_LOOK_FUSED),
+            look_at="the word before the last, all of it: is it the name of a fused layer?",
+            try_it='"qkv_proj" in "my_qkv_proj.weight"',
+        ),
+        adversarial(
+            "a fused name in the path",
+            lambda _: _case(Shapes(q=4, kv=2, hidden=2, inner=3), **_PATHS),
+            look_at="the word before the last and only it: that is the layer, and that changes",
+            try_it='"qkv_proj.qkv_proj.weight".replace("qkv_proj", "q_proj")',
+        ),
+        adversarial(
+            "fused layers of another model",
+            _other_fused_layers,
+            look_at="names and sizes in your code: all of them come from `fused`",
         ),
     ),
     package="minivllm.models.loader.destinations",

@@ -1,15 +1,16 @@
-"""Chapter 03's exercise on loading, each target once, and the detective: a tied head."""
+"""Chapter 03's exercise on loading: each target exactly once, or an error that names it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from minivllm.course.declare import Detective, Exercise, Output, adversarial, by_hand, sampled
+from minivllm.course.declare import Exercise, Output, adversarial, by_hand, sampled
 from minivllm.course.exercise import Arguments
 from minivllm.course.fixtures import poisoned
 
@@ -27,6 +28,9 @@ _SHAPES = {
 _Q, _K = f"{_ATTENTION}.q_proj.weight", f"{_ATTENTION}.k_proj.weight"
 
 
+Names = tuple[str, ...]
+
+
 class Shard(dict[str, Tensor]):
     """A file of a checkpoint, shown in few characters."""
 
@@ -34,19 +38,40 @@ class Shard(dict[str, Tensor]):
         return f"{len(self)} tensors"
 
 
+class Ending(str):
+    """How loading ended; a message is shown beside it, and plays no part in a comparison."""
+
+    message: str
+
+    def __new__(cls, text: str = "", message: str = "") -> Ending:
+        """A string with a message."""
+        self = super().__new__(cls, text)
+        self.message = message
+        return self
+
+    def __repr__(self) -> str:
+        return f"{self}: {self.message!r}" if self.message else str.__repr__(self)
+
+
+LOADED = Ending("loaded")
+REFUSED = Ending("a ValueError that names the tensor")
+
+
 def _random_shards(
     gen: torch.Generator,
     tied: bool = True,
-    repeats_head: bool = False,
+    holds_head: bool = False,
+    num_shards: int = 3,
     dtype: torch.dtype = torch.float32,
 ) -> Arguments:
+    """The head of a tied file has values of its own, so that it shows where it lands."""
     tensors = {name: torch.randn(shape, generator=gen) for name, shape in _SHAPES.items()}
-    tensors[HEAD] = tensors[EMBEDDING].clone() if tied else tensors[HEAD]
-    if tied and not repeats_head:
+    if tied and not holds_head:
         del tensors[HEAD]
     names = [list(tensors)[i] for i in torch.randperm(len(tensors), generator=gen).tolist()]
-    shards = [Shard((name, tensors[name].to(dtype)) for name in names[i::3]) for i in range(3)]
-    return {"shards": shards, "tied": tied}
+    parts = [names[i::num_shards] for i in range(num_shards)]
+    shards = [Shard((name, tensors[name].to(dtype)) for name in part) for part in parts]
+    return {"shards": shards, "tied": tied, "culprits": ()}
 
 
 def _owner(arguments: Arguments, name: str) -> Shard:
@@ -59,13 +84,23 @@ def _without_one(gen: torch.Generator) -> Arguments:
     names = [name for name in _SHAPES if name != HEAD]
     name = names[int(torch.randint(len(names), (), generator=gen))]
     del _owner(arguments, name)[name]
-    return arguments
+    return arguments | {"culprits": (name,)}
 
 
-def _with_one_more(gen: torch.Generator) -> Arguments:
+def _without_head(gen: torch.Generator) -> Arguments:
+    arguments = _random_shards(gen, tied=False)
+    del _owner(arguments, HEAD)[HEAD]
+    return arguments | {"culprits": (HEAD,)}
+
+
+def _without_any(_: torch.Generator) -> Arguments:
+    return {"shards": [Shard()], "tied": True, "culprits": tuple(_SHAPES)}
+
+
+def _with_one_more(gen: torch.Generator, name: str) -> Arguments:
     arguments = _random_shards(gen)
-    arguments["shards"][1][f"{_ATTENTION}.q_proj.bias"] = torch.ones(12)
-    return arguments
+    arguments["shards"][1][name] = torch.ones(12)
+    return arguments | {"culprits": (name,)}
 
 
 def _with_one_twice(gen: torch.Generator) -> Arguments:
@@ -73,20 +108,14 @@ def _with_one_twice(gen: torch.Generator) -> Arguments:
     shards = arguments["shards"]
     other = next(shard for shard in shards if _K not in shard)
     other[_K] = _owner(arguments, _K)[_K].clone()
-    return arguments
+    return arguments | {"culprits": (_K,)}
 
 
-def _with_one_row(gen: torch.Generator) -> Arguments:
-    arguments = _random_shards(gen)
-    _owner(arguments, _K)[_K] = torch.ones(1, 4)
-    return arguments
-
-
-def _with_columns_for_rows(gen: torch.Generator) -> Arguments:
+def _of_another_shape(gen: torch.Generator, change: Callable[[Tensor], Tensor]) -> Arguments:
     arguments = _random_shards(gen)
     shard = _owner(arguments, _Q)
-    shard[_Q] = shard[_Q].T.clone()
-    return arguments
+    shard[_Q] = change(shard[_Q]).clone()
+    return arguments | {"culprits": (_Q,)}
 
 
 def _load_by_hand() -> Arguments:
@@ -97,11 +126,11 @@ def _load_by_hand() -> Arguments:
     }
     names = list(numbered)
     shards = [Shard((n, numbered[n]) for n in part) for part in (names[:3], names[3:])]
-    return {"shards": shards, "tied": True}
+    return {"shards": shards, "tied": True, "culprits": ()}
 
 
 _LOADED_BY_HAND = (
-    "loaded",
+    LOADED,
     torch.full((7, 4), 1.0),
     torch.cat([torch.full((12, 4), 2.0), torch.full((4, 4), 3.0), torch.full((4, 4), 4.0)]),
     torch.tensor([5.0] * 4 + [6.0] * 4),
@@ -120,32 +149,33 @@ def _memory(tied: bool) -> tuple[tuple[Tensor, ...], dict[str, Tensor]]:
     return (embedding, qkv, norms, head), targets
 
 
-def _run_load(load: Any, shards: list[Shard], tied: bool) -> tuple[Any, ...]:
+def _run_load(load: Any, shards: list[Shard], tied: bool, culprits: Names) -> tuple[Any, ...]:
     memory, targets = _memory(tied)
     try:
-        load(targets, iter(shards))
-    except ValueError:
-        return ("ValueError", *map(torch.zeros_like, memory))
-    return ("loaded", *memory)
+        load(MappingProxyType(targets), iter(shards))  # the caller's: only to be read
+    except ValueError as error:
+        nothing = map(torch.zeros_like, memory)
+        message = str(error)
+        if culprits and not any(name in message for name in culprits):
+            return (Ending("a ValueError without the name", message), *nothing)
+        return (Ending(REFUSED if culprits else "ValueError", message), *nothing)
+    return (LOADED, *memory)
 
 
-def _load_oracle(shards: list[Mapping[str, Tensor]], tied: bool) -> tuple[Any, ...]:
+def _load_oracle(shards: list[Shard], tied: bool, culprits: Names) -> tuple[Any, ...]:
     memory, targets = _memory(tied)
-    names = [name for shard in shards for name in shard if not (tied and name == HEAD)]
-    shapes = {name: list(t.shape) for shard in shards for name, t in shard.items()}
-    fits = all(shapes[name] == list(targets[name].shape) for name in names if name in targets)
-    if sorted(names) != sorted(targets) or not fits:
-        return ("ValueError", *map(torch.zeros_like, memory))
+    if culprits:
+        return (REFUSED, *map(torch.zeros_like, memory))
     for shard in shards:
         for name in set(shard) & set(targets):
             targets[name][...] = shard[name]
-    return ("loaded", *memory)
+    return (LOADED, *memory)
 
 
 load_weights = Exercise(
     id="ch03.load_weights",
     outputs=(
-        Output("outcome"),
+        Output("ended with"),
         Output("embed_tokens", axes="row column"),
         Output("qkv_proj", axes="row column"),
         Output("norms", axes="element"),
@@ -159,12 +189,24 @@ load_weights = Exercise(
             _load_by_hand,
             expected=_LOADED_BY_HAND,
         ),
-        sampled("three shards, in any order", _random_shards),
-        adversarial("a head of its own", partial(_random_shards, tied=False)),
+        sampled(
+            "three shards, in any order",
+            _random_shards,
+            look_at="what is copied where: the name decides, not the order",
+        ),
+        adversarial("a checkpoint of one shard", partial(_random_shards, num_shards=1)),
         adversarial(
-            "a tied file repeats the embedding",
-            partial(_random_shards, repeats_head=True),
-            look_at="what happens to lm_head.weight where it has no target",
+            "a head of its own",
+            partial(_random_shards, tied=False),
+            look_at="lm_head.weight: it is skipped only where no target has that name",
+            try_it='two targets, one of them "lm_head.weight", and a shard with both',
+        ),
+        adversarial(
+            "a tied file may hold a head, too",
+            partial(_random_shards, holds_head=True),
+            seeds=range(21, 25),
+            look_at="what happens to lm_head.weight where it has no target: nothing at all",
+            try_it='targets {"a"}, a shard with "lm_head.weight" and "a"',
         ),
         adversarial(
             "a tensor is left out: ValueError",
@@ -172,23 +214,58 @@ load_weights = Exercise(
             seeds=range(21, 27),
             look_at="how you know, after the last shard, which targets were never filled",
         ),
-        adversarial("a tensor too many: ValueError", _with_one_more),
-        adversarial("a tensor in two shards: ValueError", _with_one_twice),
         adversarial(
-            "one row for many: ValueError",
-            _with_one_row,
-            look_at="copy_ repeats a single row without a word: compare the shapes yourself",
-            try_it="torch.zeros(4, 2).copy_(torch.ones(1, 2))",
+            "no head for a model that needs one: ValueError",
+            _without_head,
+            look_at="the error after the last shard: lm_head.weight counts like any other target",
+            try_it='targets "a" and "lm_head.weight", and a shard with "a" alone',
         ),
         adversarial(
-            "columns for rows: ValueError",
-            _with_columns_for_rows,
-            look_at="the comparison: all axes count, not the number of elements",
+            "no tensor at all: ValueError",
+            _without_any,
+            look_at="the error after the last shard: it is due even if there was nothing in it",
+            try_it="one target, no shard",
+        ),
+        adversarial(
+            "a tensor too many: ValueError",
+            partial(_with_one_more, name=f"{_ATTENTION}.q_proj.bias"),
+            look_at="what happens to a name that is no target",
+            try_it='targets {"a"}, a shard with "a" and "b": the error names b',
+        ),
+        adversarial(
+            "a bias of the head is one too many: ValueError",
+            partial(_with_one_more, name="lm_head.bias"),
+            look_at="which name is skipped: lm_head.weight to the letter, and no other",
+            try_it='targets {"a"}, a shard with "a" and "lm_head.bias"',
+        ),
+        adversarial(
+            "a tensor in two shards: ValueError",
+            _with_one_twice,
+            look_at="how you know that a target was filled before, by an earlier shard, too",
+            try_it='target "a", shards {"a"} and {"a"}: the error names a',
+        ),
+        *(
+            adversarial(
+                f"{name}: ValueError",
+                partial(_of_another_shape, change=change),
+                look_at="the comparison of shapes: all axes, before anything is copied",
+                try_it=try_it,
+            )
+            for name, change, try_it in (
+                ("one row for many", lambda t: t[:1], "torch.zeros(4, 2).copy_(torch.ones(1, 2))"),
+                (
+                    "one column for many",
+                    lambda t: t[:, :1],
+                    "torch.zeros(4, 2).copy_(torch.ones(4, 1))",
+                ),
+                ("columns for rows", lambda t: t.T, "a [2, 6] tensor for a [6, 2] target"),
+            )
         ),
         adversarial(
             "a checkpoint in bfloat16",
             partial(_random_shards, dtype=torch.bfloat16),
             look_at="what is written: the target's own memory keeps its dtype",
+            try_it="torch.zeros(2).copy_(torch.ones(2, dtype=torch.bfloat16)).dtype",
         ),
     ),
     package="minivllm.models.loader.load_weights",
@@ -201,58 +278,6 @@ load_weights = Exercise(
         "Targets a and b, shards {a} and {b, b again}: after the first the set is {b}, after the "
         "first b it is empty, and the second b is not in it.",
     ),
-    look_at="what is left of the set of targets after each tensor",
+    look_at="what is left of the set of targets after each tensor, and what each error says",
     try_it="two targets, one shard with one of them: the error names the other",
-)
-
-
-def load_tied(tensors: dict[str, Tensor], vocab_size: int, size: int) -> tuple[Tensor, Tensor]:
-    """The embedding and the output head of a tied model, both filled from a checkpoint."""
-    embedding = torch.zeros(vocab_size, size)
-    head = embedding.clone()
-    targets = {"model.embed_tokens.weight": embedding}
-    missing = set(targets)
-    for name, tensor in tensors.items():
-        if name not in targets:
-            continue
-        targets[name].copy_(tensor)
-        missing.remove(name)
-    if missing:
-        raise ValueError(f"no tensor for {sorted(missing)}")
-    return embedding, head
-
-
-def _shows_bug(load: Callable[..., Any]) -> bool:
-    table = torch.arange(6.0).view(3, 2)
-    embedding, head = load({"model.embed_tokens.weight": table}, 3, 2)
-    return torch.equal(embedding, table) and not torch.equal(head, table)
-
-
-detective = Detective(
-    id="ch03.detective",
-    listing=load_tied,
-    culprit="head = embedding.clone()",
-    fix="    head = embedding",
-    shows_bug=_shows_bug,
-    reasons={
-        "a": "copy_ needs torch.no_grad(), and without it nothing is written",
-        "b": "the head is memory of its own, so what is copied into the embedding never reaches it",
-        "c": "lm_head.weight is skipped, and a tied checkpoint keeps the head under that name",
-    },
-    right="b",
-    explain={
-        "a": "The embedding did get its values: the hidden states were right.",
-        "c": "A tied checkpoint has no lm_head.weight, or one that repeats the embedding.",
-    },
-    lines={
-        "torch.zeros": "Any first values will do, as long as they are overwritten.",
-        "continue": "A tensor that this function does not know is not its business.",
-        "copy_(tensor)": "It writes into the memory of the embedding, as it should.",
-        "missing.remove": "The embedding was filled, so it is rightly taken off.",
-    },
-    hints=(
-        "The hidden states are right and every score is 0. Which of the two tables is at fault?",
-        "Follow that table from the line that makes it to the return. Who writes to it?",
-        "`a = torch.zeros(2)`, `b = a.clone()`, `a.copy_(torch.ones(2))`: what is b?",
-    ),
 )

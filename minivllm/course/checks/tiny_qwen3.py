@@ -6,7 +6,7 @@ written, several requests in a step, and requests that are computed in two steps
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,12 +15,20 @@ import torch
 from torch import Tensor, nn
 
 from minivllm.attention.metadata import AttentionMetadata, LayerKVCache
+from minivllm.course.declare import by_hand
+from minivllm.course.exercise import Advice, Arguments, Case
 from minivllm.course.fixtures import poisoned
 from minivllm.layers.rope_parameters import RopeParameters
 from minivllm.models.hf_config import ModelArchitecture
 from minivllm.models.loader import destinations
 
+EMBEDDING = "model.embed_tokens.weight"
 FITS = "all as in the checkpoint"
+LONG = (130,)  # a request longer than a window or table that one might write out
+SAME_ROWS: dict[str, Any] = {
+    "lengths": (6, 8),
+    "first": (3, 4),
+}  # two steps of 7 rows, at other positions
 BLOCK_SIZE = 4
 # Values that no one would write into the code by hand.
 OWN_CONFIG: dict[str, Any] = {"rms_norm_eps": 0.05, "rope": RopeParameters(theta=100.0)}
@@ -36,7 +44,7 @@ _ARCH = ModelArchitecture(
     head_dim=8,
     rms_norm_eps=1e-6,
     rope=RopeParameters(theta=1e6),
-    max_position_embeddings=64,
+    max_position_embeddings=512,
     tie_word_embeddings=True,
     qkv_bias=False,
     o_bias=False,
@@ -59,6 +67,10 @@ class Tiny:
 
     arch: ModelArchitecture
     tensors: Mapping[str, Tensor]
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Tiny:
+        """Itself: its tensors are read, never handed out."""
+        return self
 
     def __repr__(self) -> str:
         a = self.arch
@@ -83,7 +95,7 @@ def shapes_of_attention(arch: ModelArchitecture) -> dict[str, tuple[int, ...]]:
 def shapes_of_model(arch: ModelArchitecture) -> dict[str, tuple[int, ...]]:
     """Name -> shape of all tensors of a checkpoint."""
     hidden, inner = arch.hidden_size, arch.intermediate_size
-    shapes: dict[str, tuple[int, ...]] = {"model.embed_tokens.weight": (arch.vocab_size, hidden)}
+    shapes: dict[str, tuple[int, ...]] = {EMBEDDING: (arch.vocab_size, hidden)}
     for index in range(arch.num_layers):
         layer = f"model.layers.{index}"
         own = shapes_of_attention(arch)
@@ -101,29 +113,35 @@ LAYER_NORMS = ("input_layernorm", "post_attention_layernorm")
 
 
 def random_tensors(
-    shapes: Mapping[str, tuple[int, ...]], gen: torch.Generator, scale: float = 0.3
+    shapes: Mapping[str, tuple[int, ...]],
+    gen: torch.Generator,
+    scale: float = 0.3,
+    dtype: torch.dtype = torch.float32,
 ) -> dict[str, Tensor]:
     """Random weights; those of norms lie around 1, and no two are alike."""
     tensors = {}
     for name, shape in shapes.items():
         is_norm = name.endswith("norm.weight")
         values = torch.rand(shape, generator=gen) + 0.5 if is_norm else None
-        tensors[name] = scale * torch.randn(shape, generator=gen) if values is None else values
+        if values is None:
+            values = scale * torch.randn(shape, generator=gen)
+        tensors[name] = values.to(dtype)
     return tensors
 
 
 def fill(module: nn.Module, tensors: Mapping[str, Tensor]) -> str:
-    """Copy the tensors into the module's parameters; gives what does not fit, or `FITS`."""
-    targets = destinations(module)
-    problems = [f"{name} is in no checkpoint" for name in targets.keys() - tensors.keys()]
-    problems += [f"{name} is missing" for name in tensors.keys() - targets.keys()]
+    """Copy the tensors into the module, in their dtype; gives what does not fit, or `FITS`."""
+    dtype = next(iter(tensors.values())).dtype
+    targets = destinations(module if dtype == torch.float32 else module.to(dtype))
+    problems = [f"{name} is in no checkpoint" for name in targets if name not in tensors]
+    problems += [f"{name} is missing" for name in tensors if name not in targets]
     problems += [
         f"{name}: {list(targets[name].shape)}, not {list(tensor.shape)}"
         for name, tensor in tensors.items()
         if name in targets and targets[name].shape != tensor.shape
     ]
     if problems:
-        return min(problems)
+        return problems[0]
     with torch.no_grad():
         for name, tensor in tensors.items():
             targets[name].copy_(tensor)
@@ -182,10 +200,12 @@ def _step(
     return Step(rows, torch.tensor(positions), metadata)
 
 
-def new_cache(arch: ModelArchitecture, lengths: tuple[int, ...]) -> LayerKVCache:
+def new_cache(
+    arch: ModelArchitecture, lengths: tuple[int, ...], dtype: torch.dtype
+) -> LayerKVCache:
     """The pages of one layer, all NaN."""
     shape = (num_blocks(lengths), BLOCK_SIZE, arch.num_kv_heads, arch.head_dim)
-    return LayerKVCache(poisoned(*shape), poisoned(*shape))
+    return LayerKVCache(poisoned(*shape).to(dtype), poisoned(*shape).to(dtype))
 
 
 def in_order(parts: list[Any], rows: list[list[int]]) -> Any:
@@ -194,3 +214,10 @@ def in_order(parts: list[Any], rows: list[list[int]]) -> Any:
         return parts[0]
     order = torch.tensor([row for step in rows for row in step]).argsort()
     return torch.cat(parts)[order]
+
+
+def worked(
+    name: str, make: Callable[[], Arguments], expected: Any, *, look_at: str, try_it: str
+) -> Case:
+    """An example worked out by hand, with advice of its own."""
+    return replace(by_hand(name, make, expected), advice=Advice(look_at=look_at, try_it=try_it))

@@ -1,6 +1,6 @@
-"""Chapter 02: what goes wrong between queries, keys and values.
+"""Chapter 02: what goes wrong between queries, keys and values: heads, scale, axes, dtypes.
 
-Most are changes to the solution's text.
+Most are changes to the solution's text. Next file to read: `attention_hidden.py`.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ _KEYS = "k = k.float().repeat_interleave(group_size, dim=1)"
 _VALUES = "v = v.float().repeat_interleave(group_size, dim=1)"
 _HIDDEN = 'scores.masked_fill(~visible, float("-inf"))'
 _WEIGHTS = f"weights = {_HIDDEN}.softmax(dim=-1)"
-_BLIND = "weights = weights.masked_fill(~visible, 0.0)"
 _OUT = 'torch.einsum("hqk,khd->qhd", weights, v)'
 _TO_DTYPE = ".to(q.dtype)"
 
+_NEIGHBOURS = "the line that makes more KV heads: neighbours share one"
+_TRY_REPEAT = "torch.tensor([0, 1]).repeat(3), and the same with repeat_interleave"
 _SCALE_ADVICE = "the factor on the scores: head_dim ** -0.5, once"
+_TRY_SHAPE = "print(q.shape): head_dim is the last of the three"
 _HALF_ADVICE = "the dtype of the scores: near 60, float16 has steps of 1/32"
-_HIDE_FIRST = "the order: hide scores first (-inf), then take the softmax"
 
 
 @mutant(
@@ -59,7 +60,7 @@ def _sdpa_call(q: Tensor, k: Tensor, v: Tensor, visible: Tensor) -> Tensor:
     return out.transpose(0, 1).masked_fill(~visible.any(1)[:, None, None], 0.0).to(q.dtype)
 
 
-ATTEND = [
+SCORES = [
     _exp_over_sum,
     _inplace,
     _sdpa_call,
@@ -68,18 +69,22 @@ ATTEND = [
         "KV heads tiled (0, 1, 0, 1, ...) instead of repeated (0, 0, ..., 1, 1)",
         (_KEYS, "k = k.float().repeat(1, group_size, 1)"),
         (_VALUES, "v = v.float().repeat(1, group_size, 1)"),
-        look_at="the line that makes more KV heads: neighbours share one",
-        try_it="torch.tensor([0, 1]).repeat(3), and the same with repeat_interleave",
+        look_at=_NEIGHBOURS,
+        try_it=_TRY_REPEAT,
     ),
     edit(
         "attend.tile_keys",
         "keys tiled (0, 1, 0, 1, ...), values repeated (0, 0, ..., 1, 1)",
         (_KEYS, "k = k.float().repeat(1, group_size, 1)"),
+        look_at=_NEIGHBOURS,
+        try_it=_TRY_REPEAT,
     ),
     edit(
         "attend.tile_values",
         "values tiled (0, 1, 0, 1, ...), keys repeated (0, 0, ..., 1, 1)",
         (_VALUES, "v = v.float().repeat(1, group_size, 1)"),
+        look_at=_NEIGHBOURS,
+        try_it=_TRY_REPEAT,
     ),
     edit(
         "attend.first_kv_head",
@@ -119,6 +124,41 @@ ATTEND = [
         look_at=_SCALE_ADVICE,
     ),
     edit(
+        "attend.scale_num_heads",
+        "scores divided by the root of num_heads",
+        (_SCALE, " * q.shape[1] ** -0.5"),
+        look_at=_SCALE_ADVICE,
+        try_it=_TRY_SHAPE,
+    ),
+    edit(
+        "attend.scale_num_queries",
+        "scores divided by the root of num_queries",
+        (_SCALE, " * len(q) ** -0.5"),
+        look_at=_SCALE_ADVICE,
+        try_it=_TRY_SHAPE,
+    ),
+    edit(
+        "attend.scale_num_keys",
+        "scores divided by the root of num_keys",
+        (_SCALE, " * len(k) ** -0.5"),
+        look_at=_SCALE_ADVICE,
+        try_it=_TRY_SHAPE,
+    ),
+    edit(
+        "attend.scale_of_64",
+        "scores divided by 8, which is right for a head_dim of 64",
+        (_SCALE, " / 8"),
+        look_at=_SCALE_ADVICE,
+        try_it=_TRY_SHAPE,
+    ),
+    edit(
+        "attend.scale_of_4",
+        "scores divided by 2, which is right for a head_dim of 4",
+        (_SCALE, " / 2"),
+        look_at=_SCALE_ADVICE,
+        try_it=_TRY_SHAPE,
+    ),
+    edit(
         "attend.scale_after_softmax",
         "the factor on the weights instead of the scores",
         (_SCALE, ""),
@@ -143,6 +183,12 @@ ATTEND = [
         (_OUT, 'torch.einsum("hqk,khd->hqd", weights, v).reshape(q.shape)'),
         look_at="the last step: [heads, queries, dim] needs a transpose, not a reshape",
         try_it="torch.arange(6).view(2, 3).T, and torch.arange(6).view(2, 3).reshape(3, 2)",
+    ),
+    edit(
+        "attend.heads_first",
+        "heads as the first axis, queries as the second",
+        (_OUT, 'torch.einsum("hqk,khd->hqd", weights, v)'),
+        look_at="the axes of what is returned: queries first, as in q",
     ),
     edit(
         "attend.view_queries",
@@ -188,107 +234,5 @@ ATTEND = [
         "the right numbers, in float32 whatever q is",
         (_TO_DTYPE, ""),
         look_at="the dtype of what is returned: that of q",
-    ),
-    edit(
-        "attend.no_mask",
-        "every query sees every key",
-        (_WEIGHTS, "weights = scores.softmax(dim=-1)"),
-        (_BLIND, "weights = weights"),
-        look_at="where visible is used",
-    ),
-    edit(
-        "attend.mask_inverted",
-        "the keys that are hidden, seen; and those that are seen, hidden",
-        (_HIDDEN, 'scores.masked_fill(visible, float("-inf"))'),
-        (_BLIND, "weights = weights.masked_fill(visible, 0.0)"),
-        look_at="what True means: this query sees this key",
-    ),
-    edit(
-        "attend.mask_mul",
-        "hidden weights set to 0 after the softmax: the rest no longer sums to 1",
-        (_WEIGHTS, "weights = scores.softmax(dim=-1)"),
-        look_at=_HIDE_FIRST,
-        try_it="the sum of a row's weights",
-    ),
-    edit(
-        "attend.mask_mul_divided",
-        "hidden weights set to 0 after the softmax, the rest divided by its sum",
-        (_WEIGHTS, "weights = scores.softmax(dim=-1)"),
-        (
-            _BLIND,
-            f"{_BLIND}\n    weights = (weights / weights.sum(-1, keepdim=True)).nan_to_num(0.0)",
-        ),
-        look_at=_HIDE_FIRST,
-        try_it="torch.tensor([200., 1., 2.]).softmax(0): what is left for the last two?",
-    ),
-    edit(
-        "attend.zero_fill",
-        "hidden scores set to 0 instead of -inf",
-        ('float("-inf")', "0.0"),
-        (_BLIND, "weights = weights"),
-        look_at="what hidden scores are filled with: exp(0) is 1",
-    ),
-    edit(
-        "attend.scores_times_mask",
-        "scores times the mask, a hidden one being 0, and no weight taken away",
-        (_HIDDEN, "(scores * visible)"),
-        (_BLIND, "weights = weights"),
-        same_as="attend.zero_fill",
-    ),
-    edit(
-        "attend.small_fill",
-        "hidden scores set to -100, which is more than some real scores",
-        ('float("-inf")', "-100.0"),
-        (_BLIND, "weights = weights.masked_fill(~visible.any(1)[:, None], 0.0)"),
-        look_at="what hidden scores are filled with: real scores may be below -100",
-    ),
-    edit(
-        "attend.nan_rows",
-        "NaN in a row that sees nothing",
-        (_BLIND, "weights = weights"),
-        look_at="the row that sees nothing: its softmax is 0 / 0",
-        try_it="torch.full((3,), -torch.inf).softmax(0)",
-    ),
-    edit(
-        "attend.uniform_rows",
-        "in a row that sees nothing, the mean of all values",
-        ('float("-inf")', "torch.finfo(scores.dtype).min"),
-        (_BLIND, "weights = weights"),
-        look_at="the row that sees nothing: equal scores, however low, give equal weights",
-        try_it="torch.full((3,), -1e30).softmax(0)",
-    ),
-    edit(
-        "attend.dtype",
-        "a mask to add, made by multiplying with -inf: 0 * -inf is NaN",
-        (_HIDDEN, '(scores + ~visible * float("-inf"))'),
-        look_at="how -inf gets into the scores: 0 * -inf is NaN",
-        try_it="torch.tensor([False, True]) * -torch.inf",
-    ),
-    edit(
-        "attend.bool_added",
-        "the mask added to the scores as 0 and 1",
-        (_HIDDEN, "(scores + visible)"),
-        (_BLIND, "weights = weights"),
-        look_at="how the mask gets into the scores: a hidden one must become -inf",
-    ),
-    edit(
-        "attend.left_pad",
-        "keys that no query sees, seen by all: padding is not hidden",
-        (_WEIGHTS, f"visible = visible | ~visible.any(0)\n    {_WEIGHTS}"),
-        look_at="columns that are hidden from every row",
-    ),
-    edit(
-        "attend.own_mask",
-        "a causal mask of your own instead of the one that is given",
-        (
-            _WEIGHTS,
-            "visible = torch.ones_like(visible).tril(len(k) - len(q))\n    " + _WEIGHTS,
-        ),
-        look_at="visible: it comes as an argument, and need not be a triangle",
-    ),
-    edit(
-        "attend.first_row_mask",
-        "the first query's mask used for all queries",
-        (_WEIGHTS, f"visible = visible[:1].expand_as(visible)\n    {_WEIGHTS}"),
     ),
 ]

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import Tensor
 from torch.nn import functional as F
+from torch.nn.utils.rnn import pad_sequence
 
 from minivllm.course.checks.attention_batches import block_mask, spans
 from minivllm.course.checks.attention_material import seen_keys
@@ -17,13 +16,15 @@ _SPANS = "rows, keys = slice(first_row, end), slice(first_key, first_key + seq_l
 _MASK = "visible = causal_mask(end - first_row, seq_len, window)"
 _WRITE = "out[rows] = attend(q[rows], k[keys], v[keys], visible)"
 _NEXT = "first_key += seq_len"
+_COUNT_WINDOW = "the window: `window` tokens, the row's own included"
+_OWN_MASK = "the mask: is_causal puts row 0 at position 0; causal_mask knows what is cached"
 _OWN_KEYS = "which rows of k and v a request gets: they end at the running sum of seq_lens"
 
 
 def _with_mask(q: Tensor, k: Tensor, v: Tensor, visible: Tensor) -> Tensor:
-    q, k, v = (x.transpose(0, 1) for x in (q, k, v))
+    q, k, v = (x.transpose(-3, -2) for x in (q, k, v))
     out = F.scaled_dot_product_attention(q, k, v, attn_mask=visible, enable_gqa=True)
-    return out.transpose(0, 1)
+    return out.transpose(-3, -2)
 
 
 @mutant(
@@ -66,28 +67,21 @@ def _rectangle(
     window: int | None = None,
 ) -> Tensor:
     pairs = spans(query_start_loc, seq_lens)
-    num_keys = max(keys.stop - keys.start for _, keys in pairs)
-    num_rows = max(rows.stop - rows.start for rows, _ in pairs)
-    padded = [torch.zeros(len(pairs), n, *x.shape[1:]) for n, x in ((num_rows, q), (num_keys, k))]
-    padded.append(torch.zeros_like(padded[1]))
-    visible = torch.zeros(len(pairs), num_rows, num_keys, dtype=torch.bool)
+    padded_q = pad_sequence([q[rows] for rows, _ in pairs], batch_first=True)
+    padded_k = pad_sequence([k[keys] for _, keys in pairs], batch_first=True)
+    padded_v = pad_sequence([v[keys] for _, keys in pairs], batch_first=True)
+    visible = torch.zeros(len(pairs), padded_q.shape[1], padded_k.shape[1], dtype=torch.bool)
     for i, (rows, keys) in enumerate(pairs):
         shape = (rows.stop - rows.start, keys.stop - keys.start)
         visible[i, : shape[0], : shape[1]] = seen_keys(*shape, window)
-        for target, x in zip(padded, (q[rows], k[keys], v[keys]), strict=True):
-            target[i, : len(x)] = x
-    padded_q, *padded_kv = (x.transpose(1, 2) for x in padded)
-    padded_kv = [x.repeat_interleave(q.shape[1] // k.shape[1], 1) for x in padded_kv]
-    scores = padded_q @ padded_kv[0].mT / math.sqrt(q.shape[-1])
-    weights = scores.masked_fill(~visible[:, None], -math.inf).softmax(-1).nan_to_num(0.0)
-    mixed = (weights @ padded_kv[1]).transpose(1, 2)
+    mixed = _with_mask(padded_q, padded_k, padded_v, visible[:, None])
     out = torch.zeros_like(q)
     for i, (rows, _) in enumerate(pairs):
         out[rows] = mixed[i, : rows.stop - rows.start]
     return out
 
 
-PACKED_ATTENTION = [
+STEPS = [
     _one_mask,
     _rectangle,
     edit(
@@ -156,6 +150,7 @@ PACKED_ATTENTION = [
             "if end - first_row == seq_len else "
             "torch.ones(end - first_row, seq_len, dtype=torch.bool)",
         ),
+        look_at="the mask of a chunk after cached tokens: its first rows must not see its last",
     ),
     edit(
         "packed_attention.no_window",
@@ -167,29 +162,13 @@ PACKED_ATTENTION = [
         "packed_attention.window_plus1",
         "a window of one token too many",
         (_MASK, _MASK.replace("window)", "window and window + 1)")),
+        look_at=_COUNT_WINDOW,
     ),
     edit(
         "packed_attention.window_minus1",
         "a window of one token too few",
         (_MASK, _MASK.replace("window)", "window and window - 1)")),
-    ),
-    edit(
-        "packed_attention.padding_unwritten",
-        "padding rows that are never written",
-        (_ZEROS, "out = torch.empty_like(q)"),
-        look_at="what the output holds before the loop: torch.empty is not zero",
-    ),
-    edit(
-        "packed_attention.padding_copied",
-        "padding rows of q given back",
-        (_ZEROS, "out = q.clone()"),
-        look_at="what the output holds before the loop: padding rows give 0",
-    ),
-    edit(
-        "packed_attention.padding_cut_off",
-        "padding rows left out",
-        ("return out", "return out[: int(query_start_loc[-1])]"),
-        look_at="the shape: a row for every row of q",
+        look_at=_COUNT_WINDOW,
     ),
     edit(
         "packed_attention.last_left_out",
@@ -212,11 +191,13 @@ PACKED_ATTENTION = [
         "packed_attention.reversed_values",
         "values of other tokens: in reverse order",
         (_WRITE, _WRITE.replace("v[keys]", "v[keys].flip(0)")),
+        look_at="the order of v: as that of k",
     ),
     edit(
         "packed_attention.values_are_keys",
         "the keys read as values",
         (_WRITE, _WRITE.replace("v[keys]", "k[keys]")),
+        look_at="the third argument of attend: the values",
     ),
     edit(
         "packed_attention.tile",
@@ -226,5 +207,87 @@ PACKED_ATTENTION = [
             "k_all, v_all = (x.repeat(1, q.shape[1] // x.shape[1], 1) for x in (k, v))\n"
             "        out[rows] = attend(q[rows], k_all[keys], v_all[keys], visible)",
         ),
+        look_at="which KV head a query head reads: neighbours share one",
+        try_it="torch.tensor([0, 1]).repeat(3), and the same with repeat_interleave",
+    ),
+    edit(
+        "packed_attention.is_causal",
+        "a request's rows masked as if nothing was cached, and no window: is_causal=True",
+        (_MASK, "visible = causal_mask(seq_len, seq_len)[: end - first_row]"),
+        look_at=_OWN_MASK,
+    ),
+    edit(
+        "packed_attention.is_causal_but_decode",
+        "is_causal=True for all but decode steps",
+        (
+            _MASK,
+            "visible = causal_mask(seq_len, seq_len)[-1:] if end - first_row == 1 else "
+            "causal_mask(seq_len, seq_len)[: end - first_row]",
+        ),
+        look_at=_OWN_MASK,
+    ),
+    edit(
+        "packed_attention.values_not_cut",
+        "the first request's values for all",
+        (_WRITE, _WRITE.replace("v[keys]", "v[:seq_len]")),
+        look_at="the rows of v: the same as those of k",
+    ),
+    edit(
+        "packed_attention.no_window_for_decode",
+        "no window in decode steps",
+        (_MASK, _MASK.replace("window)", "window if end - first_row > 1 else None)")),
+        look_at="the special case for one row: there is none",
+    ),
+    edit(
+        "packed_attention.no_window_for_chunks",
+        "a window for whole prompts only",
+        (_MASK, _MASK.replace("window)", "window if end - first_row == seq_len else None)")),
+        look_at="the special case for cached tokens: a chunk has the window, too",
+    ),
+    edit(
+        "packed_attention.window_cuts_keys",
+        "only the last `window` keys of a request, for all its rows",
+        (_MASK, f"{_MASK}\n        visible[:, : -window if window else 0] = False"),
+        look_at="the window's edge: it moves with the row",
+    ),
+    edit(
+        "packed_attention.scale_of_64",
+        "scores divided by 8, which is right for a head_dim of 64",
+        (_WRITE, _WRITE.replace("q[rows],", "q[rows] * (q.shape[-1] / 64) ** 0.5,")),
+        look_at="the scale: the root of the last axis of q; PyTorch's own default is right",
+        try_it="print(q.shape): head_dim is the last of the three",
+    ),
+    edit(
+        "packed_attention.view_no_transpose",
+        "heads and rows mixed up: a reshape where a transpose is due",
+        (
+            _WRITE,
+            "mixed = attend(q[rows], k[keys], v[keys], visible)\n"
+            "        out[rows] = mixed.transpose(0, 1).reshape(mixed.shape)",
+        ),
+        look_at="the last step: [heads, rows, dim] needs a transpose, not a reshape",
+        try_it="torch.arange(6).view(2, 3).T, and torch.arange(6).view(2, 3).reshape(3, 2)",
+    ),
+    edit(
+        "packed_attention.all_rows",
+        "the right numbers, from scores of every row with each request's keys",
+        (
+            _WRITE,
+            "wide = torch.zeros(len(q), seq_len, dtype=torch.bool)\n"
+            "        wide[rows] = visible\n"
+            "        out[rows] = attend(q, k[keys], v[keys], wide)[rows]",
+        ),
+        look_at="which rows of q a request gets: its own, from query_start_loc[i] on",
+        try_it="count the scores of your largest tensor, and those that some row sees",
+    ),
+    edit(
+        "packed_attention.eight_requests",
+        "requests after the eighth left out",
+        (
+            "pairwise(query_start_loc.tolist()), seq_lens",
+            "pairwise(query_start_loc.tolist()[:9]), seq_lens",
+        ),
+        ("seq_lens.tolist(), strict", "seq_lens.tolist()[:8], strict"),
+        look_at="the loop: over all requests, however many there are",
     ),
 ]

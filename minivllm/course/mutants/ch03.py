@@ -1,9 +1,10 @@
-"""Chapter 03: the mistakes of its five exercises, each bank in a file of its own."""
+"""Chapter 03: the mistakes of its five exercises, by exercise."""
 
 from __future__ import annotations
 
 from minivllm.course.mutants import (
     qwen3_attention,
+    qwen3_attention_parts,
     qwen3_destinations,
     qwen3_layer,
     qwen3_loading,
@@ -12,6 +13,7 @@ from minivllm.course.mutants import (
 
 MUTANTS = [
     *qwen3_attention.ATTENTION,
+    *qwen3_attention_parts.ATTENTION_PARTS,
     *qwen3_layer.LAYER,
     *qwen3_model.MODEL,
     *qwen3_destinations.DESTINATIONS,

@@ -94,6 +94,7 @@ TILE: list[Mutant] = [
         "add_tile.keeps_old_max",
         "the old maximum is returned",
         ("return new_max,", "return row_max,"),
+        look_at="what is returned: the maximum of old state and tile",
     ),
     edit(
         "add_tile.sum_v",
@@ -105,6 +106,7 @@ TILE: list[Mutant] = [
         "add_tile.sum_of_scores",
         "the sum of exp(score), without the maximum",
         ("weights.sum(-1)", "torch.exp(scores).sum(-1)"),
+        look_at="the sum: the tile adds exp(score - new maximum)",
     ),
     edit(
         "add_tile.divided",
@@ -196,6 +198,7 @@ TILE: list[Mutant] = [
         "powers of 2 instead of powers of e",
         (_CORRECTION, "correction = torch.exp2(row_max - shift)"),
         (_WEIGHTS, "weights = torch.exp2(scores - shift[..., None])"),
+        look_at="the base of the powers: torch.exp, not torch.exp2 or 2 **",
     ),
     edit(
         "add_tile.one_max",
@@ -219,5 +222,68 @@ TILE: list[Mutant] = [
         "add_tile.wrong_order",
         "sum and accumulator computed with the scores, without exp",
         (_WEIGHTS, "weights = (scores - shift[..., None]).nan_to_num(neginf=0.0)"),
+        look_at="the weights: exp of what is left of the scores",
+    ),
+    edit(
+        "add_tile.maximum_once",
+        "the maximum of a tile counted once, even if two scores are equal to it",
+        (
+            _WEIGHTS,
+            f"{_WEIGHTS}; top = scores == scores.amax(-1, keepdim=True); "
+            "weights = weights.masked_fill(top & (top.cumsum(-1) > 1), 0.0)",
+        ),
+        look_at="the weights: exp(0) = 1 for each score that equals the maximum",
+    ),
+    edit(
+        "add_tile.old_maximum_again",
+        "a score equal to the old maximum taken as one that is in the sum already",
+        (_WEIGHTS, f"{_WEIGHTS}.masked_fill(scores == row_max[..., None], 0.0)"),
+        look_at="the weights: a score equal to the old maximum is another key's, and counts",
+    ),
+    edit(
+        "add_tile.shift_returned",
+        "0 in place of -inf as the maximum of a query that has seen nothing",
+        ("return new_max,", "return shift,"),
+        look_at="the maximum that is returned: still -inf where nothing has been seen",
+    ),
+    edit(
+        "add_tile.finite_maximum",
+        "a large negative number in place of -inf where nothing has been seen",
+        (
+            "torch.maximum(row_max, scores.amax(-1))",
+            "torch.maximum(row_max, scores.amax(-1)).clamp(min=-1e30)",
+        ),
+        look_at="the maximum that is returned: still -inf where nothing has been seen",
+    ),
+    edit(
+        "add_tile.scaled",
+        "scores multiplied by head_dim ** -0.5 once more",
+        (_WEIGHTS, "weights = torch.exp(scores * acc.shape[-1] ** -0.5 - shift[..., None])"),
+        look_at="the scores: they are scaled before they come here",
+    ),
+    edit(
+        "add_tile.tile_shift",
+        "weights against the tile's own maximum, while the new one is returned",
+        (
+            _WEIGHTS,
+            "own = scores.amax(-1, keepdim=True); "
+            "weights = torch.exp(scores - torch.where(own.isneginf(), 0.0, own))",
+        ),
+        look_at="the exponent of the weights: it needs the new maximum, the larger one",
+    ),
+    edit(
+        "add_tile.head_max",
+        "one maximum for all queries of a head",
+        (
+            "torch.maximum(row_max, scores.amax(-1))",
+            "torch.maximum(row_max, scores.amax((-1, -2))[..., None])",
+        ),
+        look_at="the maximum: each query has its own",
+    ),
+    edit(
+        "add_tile.max_zero",
+        "no maximum is subtracted, and 0 is returned as the maximum",
+        ("torch.maximum(row_max, scores.amax(-1))", "torch.zeros_like(row_max)"),
+        look_at="the new maximum: the larger of the old one and the tile's",
     ),
 ]

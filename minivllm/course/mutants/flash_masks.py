@@ -94,11 +94,15 @@ MASKS: list[Mutant] = [
         "flash_forward.no_scale",
         "scores without the factor head_dim ** -0.5",
         (_QUERIES, "queries = q[:, rows].float()"),
+        look_at="the factor of the scores: head_dim ** -0.5, once",
+        try_it="q and k of ones, head_dim 4: the score is 4 / 2 = 2",
     ),
     edit(
         "flash_forward.scale_twice",
         "scores multiplied by head_dim ** -0.5 twice",
         (_QUERIES, "queries = q[:, rows].float() / head_dim"),
+        look_at="the factor of the scores: head_dim ** -0.5, once",
+        try_it="q and k of ones, head_dim 4: the score is 4 / 2 = 2",
     ),
     edit(
         "flash_forward.tile",
@@ -110,6 +114,7 @@ MASKS: list[Mutant] = [
         "flash_forward.first_kv_head",
         "the first KV head for all query heads",
         (_REPEAT, "x[:1] for x in (keys, values)"),
+        look_at="the line that shares the KV heads among the query heads",
     ),
     edit(
         "flash_forward.full_tiles_only",

@@ -164,4 +164,44 @@ HALVES: list[Mutant] = [
         (_MIX, "out = out_a.mul_(weight_a[..., None]).add_(weight_b[..., None] * out_b)"),
         look_at="operations that end in _: give back new tensors",
     ),
+    edit(
+        "merge.logaddexp2",
+        "torch.logaddexp2 for the log-sum-exp, which adds powers of 2",
+        (_LOGADD, "lse = torch.logaddexp2(lse_a, lse_b)"),
+        look_at="the base: a log-sum-exp is a natural logarithm",
+    ),
+    edit(
+        "merge.empty_lse_nan",
+        "NaN as the log-sum-exp of two empty halves",
+        (_BACK, "return out.to(out_a.dtype), torch.where(lse.isneginf(), math.nan, lse)"),
+        look_at="the log-sum-exp of two empty halves: -inf, not -inf - -inf",
+    ),
+    edit(
+        "merge.empty_lse_zero",
+        "0 as the log-sum-exp of two empty halves",
+        (_BACK, "return out.to(out_a.dtype), torch.where(lse.isneginf(), 0.0, lse)"),
+        look_at="the log-sum-exp of two empty halves: the logarithm of 0, which is -inf",
+    ),
+    edit(
+        "merge.one_shift",
+        "plain exp, after the largest log-sum-exp of all queries was subtracted",
+        (
+            _LOGADD,
+            "top = torch.maximum(lse_a, lse_b).max(); total = (lse_a - top).exp() + "
+            "(lse_b - top).exp(); lse = top + total.log()",
+        ),
+        (
+            _WEIGHTS,
+            "weight_a, weight_b = "
+            "((x - top).exp().div(total).nan_to_num(0.0) for x in (lse_a, lse_b))",
+        ),
+        look_at="what is subtracted: each query has its own",
+    ),
+    edit(
+        "merge.difference",
+        "exp of the difference of the two, which is infinite where the first half is empty",
+        (_LOGADD, "ratio = torch.exp(lse_b - lse_a); lse = lse_a + torch.log(1 + ratio)"),
+        (_WEIGHTS, "weight_a = 1 / (1 + ratio); weight_b = 1 - weight_a"),
+        look_at="a half that is empty: its log-sum-exp is -inf, and -inf - -inf is NaN",
+    ),
 ]

@@ -52,6 +52,7 @@ STATE: list[Mutant] = [
         "flash_forward.div_twice",
         "outputs divided by the sum twice",
         ("acc / row_sum.clamp(min=1.0)[..., None]", "acc / row_sum.clamp(min=1.0)[..., None] ** 2"),
+        look_at="the division: once, after the last tile of keys",
     ),
     edit(
         "flash_forward.div_each_tile",
@@ -89,12 +90,14 @@ STATE: list[Mutant] = [
         "flash_forward.lse_is_max",
         "the maximum in place of the log-sum-exp",
         (_LSE, "lse[:, rows] = row_max"),
+        look_at="the log-sum-exp: the maximum plus the logarithm of the sum",
         try_it="two keys with the score s: the log-sum-exp is s + ln 2",
     ),
     edit(
         "flash_forward.lse_is_sum",
         "the sum in place of the log-sum-exp",
         (_LSE, "lse[:, rows] = row_sum"),
+        look_at="the log-sum-exp: the maximum plus the logarithm of the sum",
         try_it="two keys with the score s: the log-sum-exp is s + ln 2",
     ),
     edit(
@@ -115,6 +118,7 @@ STATE: list[Mutant] = [
         "flash_forward.lse_clamped",
         "0 in place of -inf as the log-sum-exp of a query that sees nothing",
         (_LSE, "lse[:, rows] = (row_max + row_sum.log()).nan_to_num(neginf=0.0)"),
+        look_at="the log-sum-exp of a query that sees nothing: the logarithm of 0, which is -inf",
     ),
     edit(
         "flash_forward.m_init_zero",
@@ -140,6 +144,7 @@ STATE: list[Mutant] = [
         "flash_forward.v_is_k",
         "keys mixed in place of values",
         (_ADD, "row_max, row_sum, acc = add_tile(row_max, row_sum, acc, scores, keys)"),
+        look_at="the arguments of add_tile: the values, not the keys",
     ),
     edit(
         "flash_forward.fp16_scores",
@@ -178,7 +183,7 @@ STATE: list[Mutant] = [
             "scores = scores.masked_fill(places > last_seen, -math.inf)",
         ),
         look_at="the table of scores: it must never be there as a whole",
-        try_it="64 queries and keys, tiles of 24 and 8: a tile has 24 * 8 scores a head",
+        try_it="48 queries and keys, tiles of 24 and 8: a tile has 24 * 8 scores a head",
     ),
     edit(
         "flash_forward.mask_matrix",
@@ -191,7 +196,7 @@ STATE: list[Mutant] = [
         (_HIDE, "table[rows, first : first + tiles[1]]"),
         look_at="the mask: made for a tile, from positions",
         same_as="flash_forward.full_matrix",
-        try_it="64 queries and keys, tiles of 24 and 8: a tile has 24 * 8 scores a head",
+        try_it="48 queries and keys, tiles of 24 and 8: a tile has 24 * 8 scores a head",
     ),
     edit(
         "flash_forward.strips",
@@ -202,7 +207,7 @@ STATE: list[Mutant] = [
             "        for first in range(0, num_seen, tiles[1]):",
         ),
         look_at="the tiles of keys: at most tiles[1] of them at a time",
-        try_it="64 queries and keys, tiles of 24 and 8: a tile has 24 * 8 scores a head",
+        try_it="48 queries and keys, tiles of 24 and 8: a tile has 24 * 8 scores a head",
     ),
     edit(
         "flash_forward.sdpa_call",

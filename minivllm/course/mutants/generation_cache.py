@@ -1,4 +1,4 @@
-"""Chapter 04: mistakes with a dense KV cache."""
+"""Chapter 04: mistakes with the slots of a KV cache; see `generation_attend.py`, too."""
 
 from __future__ import annotations
 
@@ -8,51 +8,52 @@ from minivllm.course.mutation import Mutant
 _K, _V = "k_cache[row, start:end] = k[row]", "v_cache[row, start:end] = v[row]"
 _READ = "(q[row], k_cache[row, :end], v_cache[row, :end])"
 _MASK = "torch.ones(num_new, end, dtype=torch.bool, device=q.device).tril(start)"
-_SDPA = "queries, keys, values, visible, enable_gqa=True"
 _ROWS = "enumerate(num_computed.tolist())"
 _END = "end = start + num_new"
+_WRITE_AT = "the write: keys and values, each in its own cache, at the slots start to end"
+_TRY_WRITE = "print k_cache[0, :, 0, 0] and v_cache[0, :, 0, 0] before and after the call"
+_SLOT_AT = "the slots that are written: token i of a row goes to num_computed[row] + i"
+_TRY_SLOT = "num_computed = 2 and 2 new tokens: the slots 2 and 3 change, no others"
+_READ_AT = "the slots that are read: only the first num_computed + num_new of the row"
+_STARTS_AT = "num_computed: each row has its own"
+_TRY_STARTS = "num_computed = [1, 3] and one new token: slot 1 of row 0, slot 3 of row 1"
 
 CACHE: list[Mutant] = [
-    edit(
-        "cached_attention.left_in_float32",
-        "the output in float32, whatever the dtype of q",
-        ("out = q.shape[1], torch.empty_like(q)", "out = q.shape[1], torch.empty_like(q).float()"),
-        look_at="the dtype of what is returned: that of q",
-    ),
-    edit(
-        "cached_attention.scaled_twice",
-        "the queries scaled by hand, and once more by SDPA",
-        (_SDPA, "queries * queries.shape[-1] ** -0.5, keys, values, visible, enable_gqa=True"),
-        look_at="the scale: scaled_dot_product_attention divides by the root of head_dim already",
-        try_it="one query and two keys: the scores of SDPA alone, and of your call",
-    ),
     edit(
         "cached_attention.slot_plus_one",
         "new tokens one slot too far, so that the cache has a hole",
         (_ROWS, "enumerate((num_computed + 1).tolist())"),
+        look_at=_SLOT_AT,
+        try_it=_TRY_SLOT,
     ),
     edit(
         "cached_attention.slot_minus_one",
         "new tokens one slot too early, over the last cached token",
         (_ROWS, "enumerate((num_computed - 1).clamp(min=0).tolist())"),
+        look_at=_SLOT_AT,
+        try_it=_TRY_SLOT,
     ),
     edit(
         "cached_attention.overwrites",
         "new tokens written from slot 0 on, over what was cached",
         (_K, "k_cache[row, :num_new] = k[row]"),
         (_V, "v_cache[row, :num_new] = v[row]"),
+        look_at=_SLOT_AT,
+        try_it=_TRY_SLOT,
     ),
     edit(
         "cached_attention.starts_over",
         "num_computed ignored: every call begins an empty cache",
         (_ROWS, "enumerate([0] * len(q))"),
+        look_at=_SLOT_AT,
+        try_it=_TRY_SLOT,
     ),
     edit(
         "cached_attention.whole_cache",
         "the whole cache read as real, slots never written included",
         (_READ, "(q[row], k_cache[row], v_cache[row])"),
         (_MASK, "torch.ones(num_new, k_cache.shape[1], dtype=torch.bool)"),
-        look_at="the slots that are read: only the first num_computed + num_new",
+        look_at=_READ_AT,
     ),
     edit(
         "cached_attention.masked_whole_cache",
@@ -69,94 +70,72 @@ CACHE: list[Mutant] = [
             _MASK,
             "torch.ones(num_new, len(k_cache[row, : end + 1]), dtype=torch.bool).tril(start + 1)",
         ),
-    ),
-    edit(
-        "cached_attention.no_mask",
-        "new tokens that see the ones after them",
-        (_SDPA, "queries, keys, values, enable_gqa=True"),
-        look_at="the mask: a prompt's token must not see the tokens behind it",
-    ),
-    edit(
-        "cached_attention.is_causal",
-        "is_causal=True, whose diagonal starts at slot 0",
-        (_SDPA, "queries, keys, values, is_causal=True, enable_gqa=True"),
-        look_at="the diagonal of the mask: token i sees what was cached, too",
-    ),
-    edit(
-        "cached_attention.no_offset",
-        "a mask that hides what was cached",
-        (".tril(start)", ".tril()"),
-        same_as="cached_attention.is_causal",
-    ),
-    edit(
-        "cached_attention.mask_plus_one",
-        "a mask that shows each token the next one",
-        (".tril(start)", ".tril(start + 1)"),
-    ),
-    edit(
-        "cached_attention.not_itself",
-        "a mask that hides each token from itself",
-        (".tril(start)", ".tril(start - 1)"),
-    ),
-    edit(
-        "cached_attention.only_new",
-        "attention to the new tokens only",
-        (_READ, "(q[row], k[row], v[row])"),
-        (_MASK, "torch.ones(num_new, num_new, dtype=torch.bool).tril()"),
-        look_at="what is read: cached and new tokens together",
-    ),
-    edit(
-        "cached_attention.only_cached",
-        "attention to what was cached before, without the new tokens",
-        (_READ, "(q[row], k_cache[row, :start], v_cache[row, :start])"),
-        (_MASK, "torch.ones(num_new, start, dtype=torch.bool)"),
-        look_at="what is read: cached and new tokens together",
+        look_at=_READ_AT,
     ),
     edit(
         "cached_attention.never_written",
         "the right output, but the cache is left as it was",
         (_K, "k_cache = k_cache.clone(); k_cache[row, start:end] = k[row]"),
         (_V, "v_cache = v_cache.clone(); v_cache[row, start:end] = v[row]"),
-        look_at="the cache: the tensors that are given must be written in place",
+        look_at="the write: in place, into the caches given; a slot of a new token still holds NaN",
+        try_it=_TRY_WRITE,
     ),
     edit(
         "cached_attention.no_v",
         "the right output for keys, but the values are not stored",
         (_V, "pass"),
+        look_at=_WRITE_AT,
+        try_it=_TRY_WRITE,
+    ),
+    edit(
+        "cached_attention.only_v",
+        "the right output, but only the values are stored",
+        (_K, "k_cache = k_cache.clone(); k_cache[row, start:end] = k[row]"),
+        look_at=_WRITE_AT,
+        try_it=_TRY_WRITE,
     ),
     edit(
         "cached_attention.swap_kv",
         "keys in the cache of the values, and values in that of the keys",
         (_K, "k_cache[row, start:end] = v[row]"),
         (_V, "v_cache[row, start:end] = k[row]"),
+        look_at=_WRITE_AT,
+        try_it=_TRY_WRITE,
     ),
     edit(
         "cached_attention.v_is_k",
         "the keys in both caches",
         (_V, "v_cache[row, start:end] = k[row]"),
+        look_at=_WRITE_AT,
+        try_it=_TRY_WRITE,
     ),
     edit(
         "cached_attention.v_is_k_cache",
         "the keys mixed in place of the values",
         (_READ, "(q[row], k_cache[row, :end], k_cache[row, :end])"),
+        look_at="what is mixed: the values, weighted by how well the keys fit",
     ),
     edit(
         "cached_attention.batch_start",
         "the num_computed of the first row for all",
         (_ROWS, "enumerate([int(num_computed[0])] * len(q))"),
-        look_at="num_computed: each row has its own",
+        look_at=_STARTS_AT,
+        try_it=_TRY_STARTS,
     ),
     edit(
         "cached_attention.longest_start",
         "the num_computed of the longest row for all",
         (_ROWS, "enumerate([int(num_computed.max())] * len(q))"),
-        look_at="num_computed: each row has its own",
+        look_at=_STARTS_AT,
+        try_it=_TRY_STARTS,
     ),
     edit(
         "cached_attention.first_row_written",
         "the new tokens of the first row in every row",
         ("= k[row]", "= k[0]"),
         ("= v[row]", "= v[0]"),
+        look_at="the write: each row stores its own keys and values",
+        try_it=_TRY_WRITE,
     ),
     edit(
         "cached_attention.wrap",
@@ -165,22 +144,11 @@ CACHE: list[Mutant] = [
         look_at="the end: the last slot of the cache may be used",
     ),
     edit(
-        "cached_attention.tile",
-        "KV heads dealt out in turn (0,1,0,1,...) instead of in groups (0,0,0,1,1,1)",
-        (
-            _SDPA,
-            "*(x.repeat(q.shape[2] // len(x), 1, 1) for x in (queries, keys, values)), visible",
-        ),
-    ),
-    edit(
-        "cached_attention.no_scale",
-        "scores without the factor head_dim ** -0.5",
-        ("enable_gqa=True", "enable_gqa=True, scale=1.0"),
-    ),
-    edit(
-        "cached_attention.not_transposed",
-        "heads taken for tokens: no transpose back",
-        ("out[row] = mixed.transpose(0, 1)", "out[row] = mixed.reshape(out[row].shape)"),
+        "cached_attention.only_k",
+        "the right output, but only the keys are stored",
+        (_V, "v_cache = v_cache.clone(); v_cache[row, start:end] = v[row]"),
+        look_at=_WRITE_AT,
+        try_it=_TRY_WRITE,
     ),
     edit(
         "cached_attention.adds",
@@ -188,6 +156,7 @@ CACHE: list[Mutant] = [
         (_K, "k_cache[row, start:end] += k[row]"),
         (_V, "v_cache[row, start:end] += v[row]"),
         look_at="the write: a slot is set, whatever it held",
+        try_it=_TRY_WRITE,
     ),
     edit(
         "cached_attention.written_after",
@@ -203,5 +172,6 @@ CACHE: list[Mutant] = [
         (_K, "k_cache[row, start:] = 0.0; " + _K),
         (_V, "v_cache[row, start:] = 0.0; " + _V),
         look_at="the write: only the slots of the new tokens",
+        try_it=_TRY_SLOT,
     ),
 ]

@@ -1,4 +1,4 @@
-"""Chapter 04: mistakes in the draw of a token."""
+"""Chapter 04: mistakes in the draw of a token; those of its noise are in `generation_noise.py`."""
 
 from __future__ import annotations
 
@@ -6,24 +6,42 @@ from minivllm.course.declare import edit
 from minivllm.course.mutation import Mutant
 
 _DIVIDED = "logits / torch.where(is_greedy, 1.0, temperatures)[:, None]"
-_NOISE = "-(-uniform(seeds, positions, logits.shape[-1]).log()).log()"
+_SAFE = "torch.where(is_greedy, 1.0, temperatures)[:, None]"
 _DRAW = "(keep(scaled) + noise).argmax(-1)"
 _CHOOSE = "torch.where(is_greedy, logits.argmax(-1), drawn)"
+_ORDER = "the order: divide by the temperature, keep, add noise, take the largest"
+_TRY_ORDER = "T = 2, logits 4 and 2, noise 0 and 1.5: 2 + 0 against 1 + 1.5, so token 1"
+_ZERO = "rows with temperature 0: torch.where puts 1 in place of 0 before the division"
+_TRY_ZERO = "logits 1, 3 at T = 0 beside a row at T = 1: nothing is infinite, and token 1"
+_OWN = "what each row uses: its own temperature, in a column"
+_TRY_OWN = "one row of logits twice, with T = 0.1 and T = 10: the scaled rows differ"
+_PICK = "which answer counts: the largest logit where the temperature is 0, else the draw"
+_TRY_PICK = "logits 1, 3 at T = 0: token 1, whatever the noise"
+_TRY_KEEP = "a keep that leaves one token: that token is drawn, whatever the noise"
+_TRY_HALF = "print noise.dtype and scaled.dtype: float32, also for bfloat16 logits"
 
 DRAW: list[Mutant] = [
-    edit("sample.temp_mul", "logits times the temperature", (" / torch.where", " * torch.where")),
+    edit(
+        "sample.temp_mul",
+        "logits times the temperature",
+        (" / torch.where", " * torch.where"),
+        look_at=_ORDER,
+        try_it="T = 0.5: logits 1 and 2 become 2 and 4",
+    ),
     edit(
         "sample.temp0_div",
         "a division by temperature 0 in place of greedy",
         (_DIVIDED, "logits / temperatures[:, None]"),
         (_CHOOSE, "drawn"),
-        look_at="rows with temperature 0: dividing gives infinities and NaN",
+        look_at=_ZERO,
+        try_it=_TRY_ZERO,
     ),
     edit(
         "sample.temp0_one",
         "temperature 0 drawn as temperature 1",
         (_CHOOSE, "drawn"),
         look_at="rows with temperature 0: they are greedy",
+        try_it=_TRY_PICK,
     ),
     edit(
         "sample.temp0_tiny",
@@ -31,22 +49,56 @@ DRAW: list[Mutant] = [
         ("torch.where(is_greedy, 1.0,", "torch.where(is_greedy, 1e-6,"),
         (_CHOOSE, "drawn"),
         look_at="rows with temperature 0: among equals the lowest id, not a draw",
+        try_it="logits 3, 3 at T = 0: token 0",
     ),
-    edit("sample.temp_ignored", "temperature 1 for all that draw", (_DIVIDED, "logits")),
+    edit(
+        "sample.temp_ignored",
+        "temperature 1 for all that draw",
+        (_DIVIDED, "logits"),
+        look_at=_ORDER,
+        try_it=_TRY_OWN,
+    ),
     edit(
         "sample.order",
         "the temperature after top-p",
         ("keep(scaled)", "keep(logits) / torch.where(is_greedy, 1.0, temperatures)[:, None]"),
+        look_at=_ORDER,
+        try_it="T = 2, logits 2 and 0, p = 0.8: token 0 has 0.88, and 0.73 after the division",
+    ),
+    edit(
+        "sample.noise_first",
+        "the noise before temperature and filter",
+        (_DRAW, f"keep((logits + noise) / {_SAFE}).argmax(-1)"),
+        look_at=_ORDER,
+        try_it=_TRY_ORDER,
+    ),
+    edit(
+        "sample.no_column",
+        "temperatures divided along the vocabulary",
+        (_DIVIDED, "logits / torch.where(is_greedy, 1.0, temperatures)"),
+        look_at="the shape of the temperatures: [:, None] makes a column, one T for each row",
+        try_it="print temperatures[:, None].shape: [num_rows, 1]",
+    ),
+    edit(
+        "sample.unguarded",
+        "the right tokens, but infinities in the rows with temperature 0",
+        (_DIVIDED, "logits / temperatures[:, None]"),
+        look_at=_ZERO,
+        try_it=_TRY_ZERO,
     ),
     edit(
         "sample.one_temp",
         "the temperature of the first row for all",
         ("torch.where(is_greedy, 1.0, temperatures)[:, None]", "(temperatures[0] or 1.0)"),
+        look_at=_OWN,
+        try_it=_TRY_OWN,
     ),
     edit(
         "sample.all_greedy",
         "all rows greedy as soon as one is",
         ("temperatures == 0", "(temperatures == 0).any().expand(len(logits))"),
+        look_at=_PICK,
+        try_it=_TRY_PICK,
     ),
     edit(
         "sample.greedy_kept",
@@ -58,87 +110,21 @@ DRAW: list[Mutant] = [
         "keep is given the logits in float16",
         ("keep(scaled)", "keep(scaled.half())"),
         look_at="the dtype from the division on: float32",
-    ),
-    edit("sample.always_greedy", "the largest logit in every row", (_CHOOSE, "logits.argmax(-1)")),
-    edit(
-        "sample.shared_seed",
-        "the seed and position of the first row for all",
-        ("uniform(seeds, positions, log", "uniform(seeds[:1], positions[:1], log"),
+        try_it=_TRY_HALF,
     ),
     edit(
-        "sample.one_seed",
-        "the seed of the first row for all",
-        ("uniform(seeds, positions, log", "uniform(seeds[:1].expand_as(seeds), positions, log"),
-    ),
-    edit(
-        "sample.reseeds",
-        "the same noise at every position",
-        ("uniform(seeds, positions, log", "uniform(seeds, torch.zeros_like(positions), log"),
-    ),
-    edit(
-        "sample.row_number",
-        "noise by the number of the row instead of the position",
-        ("uniform(seeds, positions, log", "uniform(seeds, torch.arange(len(seeds)), log"),
-    ),
-    edit(
-        "sample.position_plus_one",
-        "the noise of the next position",
-        ("uniform(seeds, positions, log", "uniform(seeds, positions + 1, log"),
-    ),
-    edit(
-        "sample.swapped",
-        "the noise with seed and position swapped",
-        ("uniform(seeds, positions, log", "uniform(positions, seeds, log"),
-    ),
-    edit(
-        "sample.torch_rand",
-        "numbers of torch's generator, which change with the batch",
-        (_NOISE, "-(-torch.rand_like(logits).log()).log()"),
-        look_at="where the random numbers come from: uniform(seeds, positions, vocab_size)",
-    ),
-    edit(
-        "sample.low_precision",
-        "logits and noise added in the dtype of the logits",
-        ("logits = logits.float()", "dtype = logits.dtype"),
-        (_DRAW, "(keep(scaled).to(dtype) + noise.to(dtype)).argmax(-1)"),
-        look_at="the dtype in which the noise is added: bfloat16 makes equals of near ones",
-    ),
-    edit(
-        "sample.gumbel_one_log",
-        "noise with one logarithm: -log(u)",
-        (_NOISE, "-uniform(seeds, positions, logits.shape[-1]).log()"),
-    ),
-    edit(
-        "sample.gumbel_log_u",
-        "noise with one logarithm: log(u)",
-        (_NOISE, "uniform(seeds, positions, logits.shape[-1]).log()"),
-    ),
-    edit(
-        "sample.gumbel_sign",
-        "noise with the wrong sign: log(-log(u))",
-        (_NOISE, "(-uniform(seeds, positions, logits.shape[-1]).log()).log()"),
-    ),
-    edit(
-        "sample.gumbel_nan",
-        "log(log(u)), which is NaN",
-        (_NOISE, "-uniform(seeds, positions, logits.shape[-1]).log().log()"),
-        look_at="the inner logarithm is negative: it needs a minus before the outer one",
-    ),
-    edit(
-        "sample.uniform",
-        "u itself as noise",
-        (_NOISE, "uniform(seeds, positions, logits.shape[-1])"),
-    ),
-    edit(
-        "sample.exponential_times",
-        "probabilities times -log(u), where they are divided by it",
-        (_DRAW, "(keep(scaled).softmax(-1) * noise.neg().exp()).argmax(-1)"),
-        same_as="sample.gumbel_sign",
+        "sample.always_greedy",
+        "the largest logit in every row",
+        (_CHOOSE, "logits.argmax(-1)"),
+        look_at=_PICK,
+        try_it="the same row at two positions, T = 1: two different draws are likely",
     ),
     edit(
         "sample.noise_on_probs",
         "noise added to probabilities instead of logits",
         (_DRAW, "(keep(scaled).softmax(-1) + noise).argmax(-1)"),
+        look_at="what the noise is added to: logits, not their softmax",
+        try_it="logits 0 and 90: no noise makes token 0 the largest sum",
     ),
     edit(
         "sample.noise_divided",
@@ -147,27 +133,43 @@ DRAW: list[Mutant] = [
             _DRAW,
             "(keep(scaled) + noise / temperatures.clamp(min=0.01)[:, None]).argmax(-1)",
         ),
+        look_at=_ORDER,
+        try_it=_TRY_ORDER,
     ),
-    edit("sample.ignores_keep", "a draw from all tokens", ("keep(scaled)", "scaled")),
+    edit(
+        "sample.ignores_keep",
+        "a draw from all tokens",
+        ("keep(scaled)", "scaled"),
+        look_at="what is drawn from: the result of keep",
+        try_it=_TRY_KEEP,
+    ),
     edit(
         "sample.keep_after_noise",
         "the filter after the noise",
         (_DRAW, "keep(scaled + noise).argmax(-1)"),
         same_as="sample.ignores_keep",
+        look_at=_ORDER,
+        try_it=_TRY_KEEP,
     ),
     edit(
-        "sample.multinomial",
-        "a draw of torch.multinomial",
-        (_DRAW, "torch.multinomial(keep(scaled).softmax(-1), 1)[:, 0]"),
-        same_as="sample.torch_rand",
+        "sample.keepdim",
+        "a column of token ids",
+        (_CHOOSE, f"{_CHOOSE}[:, None]"),
+        look_at="the shape: one token id for each row, [num_rows]",
+        try_it="print drawn.shape and logits.argmax(-1).shape",
     ),
-    edit("sample.keepdim", "a column of token ids", (_CHOOSE, f"{_CHOOSE}[:, None]")),
     edit(
         "sample.where_swapped",
         "greedy where it should draw, and a draw where it should be greedy",
         (_CHOOSE, "torch.where(is_greedy, drawn, logits.argmax(-1))"),
+        look_at=_PICK,
+        try_it=_TRY_PICK,
     ),
     edit(
-        "sample.argmin", "the least likely token in greedy rows", ("logits.argmax", "logits.argmin")
+        "sample.argmin",
+        "the least likely token in greedy rows",
+        ("logits.argmax", "logits.argmin"),
+        look_at=_PICK,
+        try_it=_TRY_PICK,
     ),
 ]

@@ -5,6 +5,10 @@ from __future__ import annotations
 from minivllm.course.declare import edit
 
 _SLICE = "parameter[start : start + num_rows]"
+_SPLIT = '*path, layer, kind = name.split(".")'
+_NAME = 'found[".".join([*path, part, kind])]'
+_ROW = f"{_NAME} = {_SLICE}"
+_FUSED = "if layer not in fused:"
 _ADVANCE = "            start += num_rows"
 
 DESTINATIONS = [
@@ -74,13 +78,13 @@ DESTINATIONS = [
     edit(
         "destinations.weights_only",
         "the weight split into its parts, the bias not",
-        ("if layer not in fused:", 'if layer not in fused or not name.endswith("weight"):'),
+        ("if layer not in fused:", 'if layer not in fused or kind != "weight":'),
         look_at="the bias: it is split into the same rows as the weight",
     ),
     edit(
         "destinations.path_lost",
         "names without their path",
-        ("found[name.replace(layer, part)]", 'found[f"{part}.weight"]'),
+        (_NAME, 'found[f"{part}.weight"]'),
         look_at="the whole name, path and all: every layer of the model has a q_proj",
     ),
     edit(
@@ -111,7 +115,116 @@ DESTINATIONS = [
     edit(
         "destinations.three_words",
         "names taken apart from the left, as if all had a path of three words",
-        ('layer = name.split(".")[-2]', 'layer = name.split(".")[3]'),
+        (_SPLIT, 'path, layer, kind = name.split(".")[:3], *name.split(".")[3:]'),
         look_at="lm_head.weight: it has one word before its last, and no path",
+    ),
+    edit(
+        "destinations.substring",
+        "a layer taken for fused if a fused name is anywhere in it",
+        (_FUSED, 'layer = next((f for f in fused if f in name), "")\n        ' + _FUSED),
+        (_NAME, "found[name.replace(layer, part)]"),
+        look_at="how a fused layer is known: the word before the last equals its name",
+    ),
+    edit(
+        "destinations.any_word",
+        "a layer taken for fused if any word of its path is a fused name",
+        (
+            _FUSED,
+            'layer = next((word for word in name.split(".") if word in fused), "")\n        '
+            + _FUSED,
+        ),
+        (_NAME, "found[name.replace(layer, part)]"),
+        look_at="how a fused layer is known: by the word before the last alone",
+    ),
+    edit(
+        "destinations.ending",
+        "a layer taken for fused if its name ends like that of a fused one",
+        (
+            _FUSED,
+            "ends = (f for f in fused if layer.endswith(f))\n"
+            "        whole, layer = layer, next(ends, layer)\n        " + _FUSED,
+        ),
+        (_NAME, 'found[".".join([*path, whole.removesuffix(layer) + part, kind])]'),
+        look_at="how a fused layer is known: the whole word equals its name",
+    ),
+    edit(
+        "destinations.replaced_everywhere",
+        "the fused name replaced wherever it is in the path",
+        (_NAME, "found[name.replace(layer, part)]"),
+        look_at="the new name: the word before the last changes, the path stays",
+    ),
+    edit(
+        "destinations.own_names",
+        "fused names written out in the code",
+        (_FUSED, 'if layer not in ("qkv_proj", "gate_up_proj"):'),
+        look_at="the names in your code: `fused` says which layers are fused",
+    ),
+    edit(
+        "destinations.caller_changed",
+        "the entries written into the caller's own mapping",
+        ("found: dict[str, Tensor] = {}", "found: Any = parameters"),
+        look_at="what is written into: a dict of your own, not `parameters`",
+        try_it="found = {} to begin with",
+    ),
+    edit(
+        "destinations.chunk",
+        "the rows cut by chunk, which knows nothing of unequal parts",
+        (_SLICE, "parameter.chunk(len(fused[layer]))[list(fused[layer]).index(part)]"),
+        look_at="how many rows each part gets: split takes a list of sizes, chunk one number",
+    ),
+    edit(
+        "destinations.always_weight",
+        "the parts of a bias under the name of a weight",
+        (_NAME, 'found[".".join([*path, part, "weight"])]'),
+        look_at="the last word: a part of a bias is a bias",
+    ),
+    edit(
+        "destinations.start_first",
+        "the start moved before the slice is taken, not after it",
+        (f"{_ROW}\n{_ADVANCE}", f"start += num_rows\n            {_ROW}"),
+        look_at="when start moves: after the slice, to where the next part begins",
+    ),
+    edit(
+        "destinations.stop_is_size",
+        "slices that end at their size, not at their start plus their size",
+        (_SLICE, "parameter[start:num_rows]"),
+        look_at="where a slice ends: at start + num_rows",
+    ),
+    edit(
+        "destinations.start_not_reset",
+        "a start that goes on from one parameter to the next",
+        ("        start = 0\n", ""),
+        ("found: dict[str, Tensor] = {}", "found: dict[str, Tensor] = {}\n    start = 0"),
+        look_at="where start is set to 0: once for each parameter",
+    ),
+    edit(
+        "destinations.sorted_parts",
+        "the parts in the order of the alphabet",
+        ("in fused[layer].items()", "in sorted(fused[layer].items())"),
+        look_at="the order of the parts: that of `fused`, from the top down",
+    ),
+    edit(
+        "destinations.unfused_copied",
+        "copies of the parameters that are not fused",
+        ("found[name] = parameter\n", "found[name] = parameter.clone()\n"),
+        look_at="a parameter that is not fused: it is given back itself",
+        try_it="found[name] is parameters[name]",
+    ),
+    edit(
+        "destinations.columns_of_all",
+        "columns instead of rows, and a bias has none",
+        (_SLICE, "parameter[:, start : start + num_rows]"),
+        look_at="the axis of the slice: the parts lie below each other, so the first",
+    ),
+    edit(
+        "destinations.popped",
+        "parameters taken out of the caller's own mapping",
+        ("found: dict[str, Tensor] = {}", "found: Any = parameters"),
+        (
+            "name, parameter in parameters.items():",
+            "name in list(parameters):\n        parameter = found.pop(name)",
+        ),
+        look_at="what is written into: a dict of your own, not `parameters`",
+        try_it="found = {} to begin with",
     ),
 ]

@@ -6,6 +6,8 @@ from minivllm.course.declare import edit
 
 _FIRST = "x = x + self.self_attn(self.input_layernorm(x), cos_sin, kv_cache, attn_metadata)"
 _SECOND = "out: Tensor = x + self.mlp(self.post_attention_layernorm(x))"
+_NORM_1 = "self.input_layernorm = RMSNorm(arch.hidden_size, arch.rms_norm_eps)"
+_NORM_2 = "self.post_attention_layernorm = RMSNorm(arch.hidden_size, arch.rms_norm_eps)"
 _MORE = "cos_sin, kv_cache, attn_metadata"
 
 LAYER = [
@@ -144,5 +146,67 @@ LAYER = [
         "the right sum, but written over the caller's x",
         (_FIRST, _FIRST.replace("x = x + ", "x += ")),
         look_at="+= on x: the caller's tensor is changed, too",
+    ),
+    edit(
+        "decoder_layer.second_norm_on_the_result",
+        "the second norm taken of attention's result, and the MLP without one",
+        (
+            _FIRST,
+            "normed = self.input_layernorm(x)\n"
+            f"        x = x + self.post_attention_layernorm(self.self_attn(normed, {_MORE}))",
+        ),
+        (_SECOND, "out: Tensor = x + self.mlp(x)"),
+        look_at="what post_attention_layernorm reads: the stream, after attention was added to it",
+    ),
+    edit(
+        "decoder_layer.mlp_reads_the_result",
+        "an MLP that reads the norm of attention's result, not of the stream",
+        (_FIRST, f"a = self.self_attn(self.input_layernorm(x), {_MORE})\n        x = x + a"),
+        (
+            "self.mlp(self.post_attention_layernorm(x))",
+            "self.mlp(self.post_attention_layernorm(a))",
+        ),
+        look_at="what the second norm reads: the sum, not what was added last",
+    ),
+    edit(
+        "decoder_layer.cache_and_metadata_swapped",
+        "kv_cache and attn_metadata handed on in the wrong order",
+        (_FIRST, _FIRST.replace("kv_cache, attn_metadata", "attn_metadata, kv_cache")),
+        look_at="the order of what attention is handed: normed, cos_sin, kv_cache, attn_metadata",
+    ),
+    edit(
+        "decoder_layer.eps_of_the_first",
+        "the eps of the config in the second norm alone, 1e-6 in the first",
+        (_NORM_1, _NORM_1.replace("arch.rms_norm_eps", "1e-6")),
+    ),
+    edit(
+        "decoder_layer.eps_of_the_second",
+        "the eps of the config in the first norm alone, 1e-6 in the second",
+        (_NORM_2, _NORM_2.replace("arch.rms_norm_eps", "1e-6")),
+    ),
+    edit(
+        "decoder_layer.shared_norm",
+        "one norm under two names",
+        (_NORM_2, "self.post_attention_layernorm = self.input_layernorm"),
+        look_at="the second norm: a layer of its own, with weights of its own",
+    ),
+    edit(
+        "decoder_layer.torch_layer_norm",
+        "nn.LayerNorm, whose bias no checkpoint has",
+        (_NORM_1, _NORM_1.replace("RMSNorm", "nn.LayerNorm")),
+        (_NORM_2, _NORM_2.replace("RMSNorm", "nn.LayerNorm")),
+        look_at="the kind of norm: RMSNorm, with a weight and no bias",
+    ),
+    edit(
+        "decoder_layer.stream_in_float32",
+        "a stream turned to float32 in a bfloat16 model",
+        (_FIRST, f"x = x.float()\n        {_FIRST}"),
+        look_at="float(): the halves want rows in the dtype of their weights",
+    ),
+    edit(
+        "decoder_layer.result_in_float32",
+        "the right result, but in float32",
+        (_SECOND, f"{_SECOND.replace('x + ', '(x + ')}).float()"),
+        look_at="the dtype of what you return: that of x",
     ),
 ]

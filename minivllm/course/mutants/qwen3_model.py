@@ -5,6 +5,9 @@ from __future__ import annotations
 from minivllm.course.declare import edit
 
 _NORM = 'out: Tensor = self.model["norm"](x)'
+_LOGITS = "head.logits(hidden_states)"
+_COS_SIN = "cos_sin = self.rotary_emb(positions, x.dtype)"
+_ROTARY = "self.rotary_emb = RotaryEmbedding(arch.rope, arch.head_dim)"
 _LAYER = "x = layer(x, cos_sin, kv_cache, attn_metadata)"
 
 MODEL = [
@@ -158,5 +161,94 @@ MODEL = [
         "a norm under a name that no checkpoint has",
         ('"norm": RMSNorm', '"final_norm": RMSNorm'),
         (_NORM, 'out: Tensor = self.model["final_norm"](x)'),
+    ),
+    edit(
+        "model.norm_in_logits",
+        "the last norm in compute_logits, and forward without it",
+        (_NORM, "out: Tensor = x"),
+        (_LOGITS, 'head.logits(self.model["norm"](hidden_states))'),
+        look_at="what forward returns: rows after the last norm; others than logits read them",
+    ),
+    edit(
+        "model.cos_by_count",
+        "the cosines of an earlier step with as many rows",
+        (
+            _COS_SIN,
+            "if len(input_ids) != getattr(self, 'num_rows', None):\n"
+            "            self.num_rows = len(input_ids)\n"
+            "            self.kept = self.rotary_emb(positions, x.dtype)\n"
+            "        cos_sin = self.kept",
+        ),
+        look_at="what is kept from step to step: positions change even if their number does not",
+    ),
+    edit(
+        "model.cos_forever",
+        "the cosines of the first step, kept for all steps",
+        (
+            _COS_SIN,
+            "if not hasattr(self, 'kept'):\n"
+            "            self.kept = self.rotary_emb(positions, x.dtype)\n"
+            "        cos_sin = self.kept",
+        ),
+        look_at="when cosines are worked out: once a step, for every step has its own positions",
+    ),
+    edit(
+        "model.cos_table",
+        "a table of 64 positions, in float32",
+        (
+            _COS_SIN,
+            "table = self.rotary_emb(torch.arange(64), torch.float32)\n"
+            "        cos_sin = table[0][positions], table[1][positions]",
+        ),
+        look_at="the length of the table: self.rotary_emb takes any positions, no table is needed",
+    ),
+    edit(
+        "model.cos_in_float32",
+        "cosines in float32, whatever the dtype of the stream",
+        (_COS_SIN, _COS_SIN.replace("x.dtype", "torch.float32")),
+        look_at="the second argument of the rotary embedding: the dtype of the stream, x.dtype",
+    ),
+    edit(
+        "model.result_in_float32",
+        "the right scores, but in float32",
+        (_LOGITS, f"{_LOGITS}.float()"),
+        look_at="the dtype of the logits: that of the model; the sampler converts",
+    ),
+    edit(
+        "model.embedding_normed",
+        "the last norm before the first layer, too",
+        (_COS_SIN, f'{_COS_SIN}\n        x = self.model["norm"](x)'),
+    ),
+    edit(
+        "model.layers_in_a_list",
+        "layers in a Python list, whose parameters PyTorch does not see",
+        ('"layers": nn.ModuleList(layers),', ""),
+        (_ROTARY, f"self.layer_list = layers\n        {_ROTARY}"),
+        ('zip(self.model["layers"],', "zip(self.layer_list,"),
+        look_at="what holds the layers: nn.ModuleList registers them, a list does not",
+    ),
+    edit(
+        "model.layers_at_the_top",
+        "layers beside `model`, not in it",
+        ('"layers": nn.ModuleList(layers),', ""),
+        (_ROTARY, f"self.layers = nn.ModuleList(layers)\n        {_ROTARY}"),
+        ('zip(self.model["layers"],', "zip(self.layers,"),
+        look_at="the full names: model.layers.0..., so the layers belong into self.model",
+    ),
+    edit(
+        "model.head_with_bias",
+        "nn.Linear with its bias as the head",
+        (
+            "self.lm_head = VocabEmbedding(arch.vocab_size, arch.hidden_size, tp)",
+            "self.lm_head = nn.Linear(arch.hidden_size, arch.vocab_size)",
+        ),
+        (_LOGITS, "hidden_states @ head.weight.T"),
+        look_at="what lm_head is: a VocabEmbedding, a table without a bias",
+    ),
+    edit(
+        "model.caches_reversed",
+        "the caches from the last to the first",
+        ("kv_caches, strict=True", "reversed(kv_caches), strict=True"),
+        equivalent="because each layer still has a cache of its own, and caches are alike",
     ),
 ]

@@ -16,7 +16,7 @@ the same bits, and a shift to the right has its sign bits cleared.
 Sources: mix64 is SplitMix64's (Paper: Fast Splittable Pseudorandom Number Generators, OOPSLA 2014,
 doi 10.1145/2714064.2660195); mix32 is Chris Wellons' lowbias32 (github.com/skeeto/hash-prospector)
 with the second half of the key added between its rounds.
-Next file to read: `logits.py`, which decides what may be drawn at all.
+Next file to read: `minivllm/sample/logits.py`, which decides what may be drawn at all.
 """
 
 from __future__ import annotations
