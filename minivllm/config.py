@@ -11,11 +11,11 @@ Imports no torch: a dtype is compared by name. Next file to read: `minivllm/samp
 from __future__ import annotations
 
 import re
-import sys
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeGuard
+from typing import TYPE_CHECKING, Any, Literal
 
+from minivllm.checks import check_at_least, check_bool, check_one_of, is_int, is_number
 from minivllm.errors import ConfigError
 from minivllm.parts import Parts
 
@@ -39,31 +39,6 @@ DEFAULT_MODEL = "storyteller-7m"  # shipped: minivllm/assets/storyteller-7m/READ
 _DEFAULT_TOKEN_BUDGET = 2048
 
 
-def is_int(value: object) -> TypeGuard[int]:
-    """Whether `value` is a whole number; `True` is not one here."""
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def is_number(value: object) -> TypeGuard[float]:
-    """Whether `value` is a number that a float can hold; `True`, infinity and NaN are not."""
-    return (is_int(value) or isinstance(value, float)) and abs(value) <= sys.float_info.max
-
-
-def _at_least(name: str, value: object, minimum: int) -> None:
-    if not is_int(value) or value < minimum:
-        raise ConfigError(f"{name}={value!r} must be a whole number of at least {minimum}")
-
-
-def _one_of(name: str, value: object, allowed: tuple[str, ...]) -> None:
-    if value not in allowed:
-        raise ConfigError(f"{name}={value!r} is unknown: use one of {', '.join(allowed)}")
-
-
-def _is_bool(name: str, value: object) -> None:
-    if not isinstance(value, bool):
-        raise ConfigError(f"{name}={value!r} must be True or False")
-
-
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig:
     """Which model, where it runs, and in which number format.
@@ -74,7 +49,7 @@ class ModelConfig:
         device: "auto" (CUDA if there is one), "cpu", "cuda" or "cuda:N".
         dtype: A torch dtype or its name; "auto" or `None` is float32 on a CPU, bfloat16 on CUDA.
         load_format: "safetensors" reads the checkpoint, "dummy" makes seeded random weights.
-        attention_backend: "auto", "sdpa" or "reference".
+        attention_backend: "auto" (Triton on a GPU, else SDPA), "triton", "sdpa", "reference".
         enforce_eager: Never capture CUDA graphs.
         seed: Base of every random number of the engine (dummy weights, unseeded sampling).
     """
@@ -102,10 +77,11 @@ class ModelConfig:
         if not re.fullmatch("auto|cpu|cuda(:[0-9]+)?", str(self.device)):
             raise ConfigError(f"device={self.device!r} is unknown: use auto, cpu, cuda or cuda:N")
         _ = self.dtype_name
-        _one_of("load_format", self.load_format, ("auto", "safetensors", "dummy"))
-        _one_of("attention_backend", self.attention_backend, ("auto", "reference", "sdpa"))
-        _is_bool("enforce_eager", self.enforce_eager)
-        _at_least("seed", self.seed, 0)
+        check_one_of("load_format", self.load_format, ("auto", "safetensors", "dummy"))
+        backends = ("auto", "reference", "sdpa", "triton")
+        check_one_of("attention_backend", self.attention_backend, backends)
+        check_bool("enforce_eager", self.enforce_eager)
+        check_at_least("seed", self.seed, 0)
 
     @property
     def dtype_name(self) -> str:
@@ -151,14 +127,14 @@ class CacheConfig:
         if not is_int(block_size) or block_size < 1 or block_size & (block_size - 1):
             raise ConfigError(f"{block_size=} must be a power of two, such as 16")
         if self.num_blocks is not None:
-            _at_least("num_blocks", self.num_blocks, 1)
+            check_at_least("num_blocks", self.num_blocks, 1)
         share = self.gpu_memory_utilization
         if not is_number(share) or not 0 < share <= 1:
             raise ConfigError(f"gpu_memory_utilization={share!r} must be above 0 and at most 1")
         gib = self.cpu_kv_cache_gib
         if not is_number(gib) or gib <= 0:
             raise ConfigError(f"cpu_kv_cache_gib={gib!r} must be a number above 0 (GiB)")
-        _is_bool("enable_prefix_caching", self.enable_prefix_caching)
+        check_bool("enable_prefix_caching", self.enable_prefix_caching)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,6 +148,9 @@ class SchedulerConfig:
         max_num_seqs: Most requests that run at once.
         enable_chunked_prefill: A prompt longer than the rest of the budget is split over steps.
         scheduling_policy: "fcfs", or "priority" (the smaller number first).
+        async_scheduling: Plan a step while the one before runs, so that a GPU never waits for the
+            plan; tokens come one step later. `None` is on for a GPU, and off for a CPU, which
+            would have to do both.
     """
 
     max_model_len: int | None = None
@@ -179,6 +158,7 @@ class SchedulerConfig:
     max_num_seqs: int = 256
     enable_chunked_prefill: bool = True
     scheduling_policy: SchedulingPolicy = "fcfs"
+    async_scheduling: bool | None = None
 
     def __post_init__(self) -> None:
         """Check each field and the budget against the context length.
@@ -187,12 +167,16 @@ class SchedulerConfig:
             ConfigError: A value is out of its range, or the budget can't hold a prompt.
         """
         if self.max_model_len is not None:
-            _at_least("max_model_len", self.max_model_len, 2)  # one prompt token, one new token
+            check_at_least(
+                "max_model_len", self.max_model_len, 2
+            )  # one prompt token, one new token
         if self.max_num_batched_tokens is not None:
-            _at_least("max_num_batched_tokens", self.max_num_batched_tokens, 1)
-        _at_least("max_num_seqs", self.max_num_seqs, 1)
-        _is_bool("enable_chunked_prefill", self.enable_chunked_prefill)
-        _one_of("scheduling_policy", self.scheduling_policy, ("fcfs", "priority"))
+            check_at_least("max_num_batched_tokens", self.max_num_batched_tokens, 1)
+        check_at_least("max_num_seqs", self.max_num_seqs, 1)
+        check_bool("enable_chunked_prefill", self.enable_chunked_prefill)
+        check_one_of("scheduling_policy", self.scheduling_policy, ("fcfs", "priority"))
+        if self.async_scheduling is not None:
+            check_bool("async_scheduling", self.async_scheduling)
         budget, length = self.max_num_batched_tokens, self.max_model_len
         if not self.enable_chunked_prefill and budget and length and budget < length:
             raise ConfigError(
@@ -231,7 +215,7 @@ class ParallelConfig:
         Raises:
             ConfigError: The size is below 1, or above 1 (not built yet).
         """
-        _at_least("tensor_parallel_size", self.tensor_parallel_size, 1)
+        check_at_least("tensor_parallel_size", self.tensor_parallel_size, 1)
         if self.tensor_parallel_size > 1:
             raise ConfigError(
                 f"tensor_parallel_size={self.tensor_parallel_size} is not supported yet: use 1"
@@ -269,7 +253,7 @@ class LLMConfig:
             value = getattr(self, name)
             if not isinstance(value, kind):
                 raise ConfigError(f"{name}={value!r} must be a {kind.__name__}")
-        _is_bool("trace", self.trace)
+        check_bool("trace", self.trace)
 
     @classmethod
     def from_keywords(cls, **keywords: Any) -> LLMConfig:

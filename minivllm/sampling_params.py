@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from minivllm.config import is_int, is_number
+from minivllm.checks import is_int, is_number
 from minivllm.errors import RequestError
 
 MIN_TEMPERATURE = 0.01  # below this, dividing by the temperature overflows; vLLM raises it too
@@ -97,6 +97,18 @@ class SamplingParams:
     def is_greedy(self) -> bool:
         """Whether the most likely token is taken, without chance."""
         return self.temperature == 0
+
+    @property
+    def has_logit_rules(self) -> bool:
+        """Whether single logits change before a draw: bias, bans or penalties."""
+        return bool(
+            self.logit_bias
+            or self.bad_words
+            or self.min_tokens
+            or self.presence_penalty
+            or self.frequency_penalty
+            or self.repetition_penalty != 1
+        )
 
     def _check_sampling(self) -> None:
         ok = is_number(self.temperature) and self.temperature >= 0

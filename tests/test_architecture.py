@@ -17,30 +17,33 @@ import pytest
 PACKAGE = Path(__file__).resolve().parents[1] / "minivllm"
 FILES = sorted(PACKAGE.rglob("*.py"))
 
-LEAVES = {"config", "parts", "sampling_params", "messages", "outputs", "errors", "trace"}
+LEAVES = {"checks", "config", "parts", "sampling_params", "messages", "outputs", "errors", "trace"}
 TOOLS = {"course", "bench", "plots", "cli"}  # may import anything; imported by nobody else
 COMPUTE = {"models", "layers", "attention", "kernels"}
-KNOWS_NO_REQUEST = {"config", "parts", "errors"}
+KNOWS_NO_REQUEST = {"checks", "config", "parts", "errors"}
 
 # What a layer may import, besides itself.
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "outputs": set(),
     "parts": set(),
-    "config": {"parts", "errors"},
-    "sampling_params": {"config", "errors"},
+    "checks": {"errors"},
+    "config": {"checks", "parts", "errors"},
+    "sampling_params": {"checks", "config", "errors"},
     "messages": {"outputs", "sampling_params"},
     "trace": {"outputs"},
     "parallel": {"errors"},
     "gguf_to_hf": {"errors"},
     "packed": {"gguf_to_hf"} | LEAVES,
     "hub": {"packed"} | LEAVES,
-    "kernels": KNOWS_NO_REQUEST,
-    "attention": {"kernels"} | KNOWS_NO_REQUEST,
-    "layers": {"attention", "kernels", "parallel"} | KNOWS_NO_REQUEST,
+    "device": set(),
+    "counter_random": set(),
+    "kernels": {"counter_random"} | KNOWS_NO_REQUEST,
+    "attention": {"kernels", "device"} | KNOWS_NO_REQUEST,
+    "layers": {"attention", "device", "kernels", "parallel"} | KNOWS_NO_REQUEST,
     "models": {"layers", "attention", "kernels", "parallel"} | KNOWS_NO_REQUEST,
-    "sample": {"kernels"} | LEAVES,
-    "worker": {"sample", "parallel", "hub"} | COMPUTE | LEAVES,
+    "sample": {"counter_random", "kernels", "device"} | LEAVES,
+    "worker": {"sample", "parallel", "hub", "device"} | COMPUTE | LEAVES,
     "core": LEAVES,
     "executor": {"worker", "sample", "parallel"} | COMPUTE | LEAVES,
     "engine": {"core", "executor", "worker", "sample", "hub"} | COMPUTE | LEAVES,

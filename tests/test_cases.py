@@ -243,7 +243,7 @@ CASES = {
     "B15": (
         "the cache's share is of the whole memory, less what others use, and never negative",
         f"{TIGHT}::test_memory_of_others_is_not_ours",
-        "gpu/test_engine_cuda.py::test_memory_that_others_use_is_not_counted_as_ours",
+        "gpu/test_worker_cuda.py::test_memory_that_others_use_is_not_counted_as_ours",
     ),
     "C1": (
         "paged attention equals dense attention for any block size and length",
@@ -430,7 +430,7 @@ CASES = {
         "fused weights are their parts in the right order, and every number comes from the file",
         f"{LOADER}::test_fused_weight_is_its_parts_one_below_the_other",
         f"{LOADER}::test_destinations_cover_every_number_of_the_model_exactly_once",
-        "gpu/test_engine_cuda.py::test_float32_on_cuda_equals_transformers_on_the_cpu",
+        "gpu/test_engine_cuda.py::test_a_crowd_equals_transformers_twice",
     ),
     "F12": (
         "missing and unexpected weights are listed in one error, wrong shapes with both shapes",

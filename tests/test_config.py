@@ -37,6 +37,7 @@ WRONG = {
     (SchedulerConfig, "max_num_seqs"): [*NO_COUNTS, None],
     (SchedulerConfig, "enable_chunked_prefill"): NO_BOOLS,
     (SchedulerConfig, "scheduling_policy"): ["lifo", "", None, "FCFS", 0],
+    (SchedulerConfig, "async_scheduling"): [0, 1, "yes"],
     (ParallelConfig, "tensor_parallel_size"): [*NO_COUNTS, None, 2],
     (LLMConfig, "trace"): NO_BOOLS,
     (LLMConfig, "model_config"): [None, "smollm2", {}, CacheConfig()],
@@ -48,7 +49,7 @@ RIGHT = {
     (ModelConfig, "tokenizer"): [None, "org/name", Path("folder")],
     (ModelConfig, "device"): ["auto", "cpu", "cuda", "cuda:0", "cuda:11"],
     (ModelConfig, "load_format"): ["auto", "safetensors", "dummy"],
-    (ModelConfig, "attention_backend"): ["auto", "reference", "sdpa"],
+    (ModelConfig, "attention_backend"): ["auto", "reference", "sdpa", "triton"],
     (ModelConfig, "seed"): [0, 2**40],
     (CacheConfig, "block_size"): [1, 2, 8, 16, 256],
     (CacheConfig, "num_blocks"): [None, 1, 10**6],
@@ -58,6 +59,7 @@ RIGHT = {
     (SchedulerConfig, "max_num_batched_tokens"): [None, 1, 10**6],
     (SchedulerConfig, "max_num_seqs"): [1, 1000],
     (SchedulerConfig, "scheduling_policy"): ["fcfs", "priority"],
+    (SchedulerConfig, "async_scheduling"): [None, True, False],
 }
 
 
@@ -268,6 +270,7 @@ def test_every_keyword_of_the_public_api_is_known():
         "enable_prefix_caching",
         "enable_chunked_prefill",
         "scheduling_policy",
+        "async_scheduling",
         "attention_backend",
         "enforce_eager",
         "tensor_parallel_size",

@@ -81,9 +81,16 @@ def test_an_unknown_group_is_named_and_runs_nothing(capfd):
 
 
 def test_every_test_folder_is_in_exactly_one_group():
-    root = run_tests.ROOT
-    folders = {path.parent for path in (root / "tests").rglob("test_*.py")}
-    shape_checked = {root / name for name in run_tests.SHAPE_CHECKED}
-    assert shape_checked <= folders
-    ignored = {a.removeprefix("--ignore=") for a in run_tests.PYTEST_GROUPS["plain"] if "=" in a}
-    assert {str(path.relative_to(root)) for path in shape_checked} == ignored
+    root, groups = run_tests.ROOT, run_tests.PYTEST_GROUPS
+    folders = {p.parent.relative_to(root).as_posix() for p in (root / "tests").rglob("test_*.py")}
+    named = [a for name in ("shapes", "kernels", "compiled") for a in groups[name] if a in folders]
+    assert set(named) == {*run_tests.SHAPE_CHECKED, run_tests.KERNELS, run_tests.COMPILED}
+    assert len(named) == len(set(named))
+    ignored = [a.removeprefix("--ignore=") for a in groups["plain"] if "--ignore=" in a]
+    assert sorted([*ignored, run_tests.COMPILED]) == sorted(named)  # a part of tests/kernels
+
+
+def test_the_interpreter_is_left_to_the_kernels_package(group, monkeypatch):
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    group("import os\ndef test_a(): assert 'TRITON_INTERPRET' not in os.environ")
+    assert run_tests.main(["sample"]) == 0

@@ -4,7 +4,9 @@
     python tools/run_tests.py check plain      these groups only
 
 The groups can't share a process: `shapes` imports the package through jaxtyping's hook, which
-checks every tensor's shape and slows plain Python twelve-fold; `plain` runs without it.
+checks every tensor's shape and slows plain Python twelve-fold; `plain` runs without it. `kernels`
+runs on the GPU, or in Triton's interpreter where there is none; `compiled` compiles the kernels for
+GPUs that are not here, which a process with the interpreter can't.
 """
 
 from __future__ import annotations
@@ -21,6 +23,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 SHAPE_CHECKED = ["tests/layers", "tests/models", "tests/attention", "tests/sample"]
+KERNELS, COMPILED = "tests/kernels", "tests/kernels/compiled"
+CHECK_SHAPES = "--jaxtyping-packages=minivllm,beartype.beartype"
 SECONDS_PER_TEST = 300  # then it fails, with the stack of every thread, and the others go on
 ON_TWO_CORES = ["-n", "2", "--dist", "worksteal"]
 
@@ -30,12 +34,14 @@ CHECKS = {
     "mypy": ["mypy"],
 }
 PYTEST_GROUPS = {
-    "shapes": [
-        *SHAPE_CHECKED,
-        "--jaxtyping-packages=minivllm,beartype.beartype",
+    "shapes": [*SHAPE_CHECKED, CHECK_SHAPES, *ON_TWO_CORES],
+    "plain": [
+        "tests",
+        *(f"--ignore={folder}" for folder in [*SHAPE_CHECKED, KERNELS]),
         *ON_TWO_CORES,
     ],
-    "plain": ["tests", *(f"--ignore={folder}" for folder in SHAPE_CHECKED), *ON_TWO_CORES],
+    "kernels": [KERNELS, CHECK_SHAPES, *ON_TWO_CORES],
+    "compiled": [COMPILED, *ON_TWO_CORES],
     "notebooks": ["notebooks", "--nbval-lax", "--nbval-current-env", "-n", "2", "--dist=loadscope"],
 }
 
@@ -83,6 +89,7 @@ def run_pytest(arguments: list[str]) -> Result:
         for name in ("JUPYTER_DATA_DIR", "JUPYTER_CONFIG_DIR", "JUPYTER_RUNTIME_DIR", "IPYTHONDIR"):
             environment[name] = str(Path(temporary) / name)
         environment["MINIVLLM_PROGRESS"] = str(Path(temporary) / "progress.json")
+        environment.pop("TRITON_INTERPRET", None)  # minivllm.kernels knows when it is needed
         command = [sys.executable, "-m", "pytest", "-q", f"--junitxml={report}", *arguments]
         command += ["-p", "timeout", f"--timeout={SECONDS_PER_TEST}"]
         code = subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode

@@ -26,6 +26,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from minivllm.attention.metadata import AttentionMetadata, LayerKVCache
+from minivllm.device import to_device
 
 HostInts = np.ndarray[tuple[int], np.dtype[np.integer]]
 
@@ -35,7 +36,7 @@ def index_of(ids: HostInts, device: torch.device) -> slice | Int64[Tensor, " num
     first, last = int(ids[0]), int(ids[-1])
     if last - first + 1 == len(ids):
         return slice(first, last + 1)
-    return torch.from_numpy(ids.astype(np.int64)).to(device, non_blocking=True)
+    return to_device(ids.astype(np.int64), device)
 
 
 @dataclass(frozen=True)
@@ -64,8 +65,7 @@ class VisibleKeys:
         block_size = kv_cache.key.shape[1]
         device = metadata.block_table.device
         num_keys = int((metadata.seq_lens_host - first_keys)[requests].max())
-        first = torch.from_numpy(first_keys[requests].astype(np.int64))
-        first = first.to(device, non_blocking=True)[:, None]
+        first = to_device(first_keys[requests].astype(np.int64), device)[:, None]
         chosen = index_of(requests, device)
 
         positions = first + torch.arange(num_keys, device=device)

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
-from minivllm.config import is_int
+from minivllm.checks import is_int
 from minivllm.core.request import Request
 from minivllm.engine.tokenizer import check_is_encodable
 from minivllm.errors import RequestError

@@ -12,7 +12,7 @@ from __future__ import annotations
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from minivllm.attention.backend import AttentionBackend
+from minivllm.attention.backend import AttentionBackend, CosSin, HeadNorms
 from minivllm.attention.metadata import AttentionMetadata, LayerKVCache
 
 
@@ -29,6 +29,7 @@ class PagedAttention(nn.Module):
         self.backend = backend
         self.scale = head_dim**-0.5
         self.sliding_window = sliding_window
+        self.fuses_heads = backend.fuses_heads
 
     def forward(
         self,
@@ -40,4 +41,19 @@ class PagedAttention(nn.Module):
     ) -> Float[Tensor, "num_tokens num_heads head_dim"]:
         """The mixed values of each query; `kv_cache` holds this step's keys and values after it."""
         self.backend.write(k, v, kv_cache, metadata.slot_mapping)
+        return self.backend.attend(q, kv_cache, metadata, self.scale, self.sliding_window)
+
+    def from_qkv(
+        self,
+        qkv: Float[Tensor, "num_tokens qkv_size"],
+        norms: HeadNorms | None,
+        cos_sin: CosSin,
+        kv_cache: LayerKVCache,
+        metadata: AttentionMetadata,
+    ) -> Float[Tensor, "num_tokens num_heads head_dim"]:
+        """`forward` of heads that are still to be normalised and rotated, with a kernel for that.
+
+        Only where `fuses_heads`. `norms` is `None` for a model that does not normalise heads.
+        """
+        q = self.backend.write_qkv(qkv, norms, cos_sin, kv_cache, metadata.slot_mapping)
         return self.backend.attend(q, kv_cache, metadata, self.scale, self.sliding_window)

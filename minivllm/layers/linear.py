@@ -14,9 +14,11 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from minivllm.device import uses_kernels
 from minivllm.parallel import TensorParallel
 
-_FEW_ROWS = 128
+_FEW_ROWS = 128  # on a CPU
+_VERY_FEW_ROWS = 32  # on a GPU
 
 
 def matmul(
@@ -25,6 +27,8 @@ def matmul(
     bias: Float[Tensor, " out_features"] | None = None,
 ) -> Float[Tensor, "num_rows out_features"]:
     """`x @ weight.T + bias`; the result may be a transposed view of its memory.
+
+    On a GPU a product with few rows may be a kernel of our own (`few_rows_matmul.py`).
 
     On a CPU `F.linear` is slow for the few rows of a decode step, and `weight @ x.T` is the same
     product by a faster route. A product with one column (it runs on one thread) or 9 to 15 columns
@@ -39,6 +43,11 @@ def matmul(
                      here     2.8e3   2.4e3   5.6e3  10.6e3  15.2e3    91e3
     """
     num_rows = len(x)
+    if uses_kernels(x) and num_rows <= _VERY_FEW_ROWS:
+        from minivllm.kernels.few_rows_matmul import few_rows_matmul, is_faster
+
+        if is_faster(num_rows, len(weight)):
+            return few_rows_matmul(x, weight, bias)
     if x.device.type != "cpu" or x.dtype != torch.float32 or num_rows > _FEW_ROWS:
         return F.linear(x, weight, bias)
     num_columns = 2 if num_rows == 1 else 16 if 8 < num_rows < 16 else num_rows
@@ -98,8 +107,30 @@ class RowParallelLinear(nn.Module):
         self.bias = nn.Parameter(torch.empty(out_features), requires_grad=False) if bias else None
 
     def forward(
-        self, x: Float[Tensor, "num_tokens in_features"]
+        self,
+        x: Float[Tensor, "num_tokens in_features"],
+        residual: Float[Tensor, "num_tokens out_features"] | None = None,
     ) -> Float[Tensor, "num_tokens out_features"]:
-        """The sum over all devices; may be a transposed view (see `matmul`)."""
+        """The sum over all devices; may be a transposed view (see `matmul`).
+
+        Added to `residual` if there is one. On a GPU the product itself does that, and may
+        overwrite `residual`.
+        """
+        if residual is not None and uses_kernels(x) and self.tp.size == 1 and self.bias is None:
+            return add_matmul(residual, x, self.weight)
         out = self.tp.all_reduce(matmul(x, self.weight))
-        return out if self.bias is None else out + self.bias  # added once, not by every device
+        out = out if self.bias is None else out + self.bias  # added once, not by every device
+        return out if residual is None else residual + out
+
+
+def add_matmul(
+    residual: Float[Tensor, "num_rows out_features"],
+    x: Float[Tensor, "num_rows in_features"],
+    weight: Float[Tensor, "out_features in_features"],
+) -> Float[Tensor, "num_rows out_features"]:
+    """`residual + x @ weight.T` on a GPU, in one kernel; `residual` may be overwritten with it."""
+    from minivllm.kernels.few_rows_matmul import few_rows_matmul, is_faster
+
+    if is_faster(len(x), len(weight)):
+        return few_rows_matmul(x, weight, residual)
+    return residual.addmm_(x, weight.t())

@@ -12,6 +12,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from minivllm.device import uses_kernels
 from minivllm.layers.linear import FusedLinear, RowParallelLinear
 from minivllm.parallel import TensorParallel
 
@@ -33,9 +34,23 @@ class SwiGLU(nn.Module):
         self.down_proj = RowParallelLinear(intermediate_size, hidden_size, bias=bias, tp=tp)
 
     def forward(
-        self, x: Float[Tensor, "num_tokens hidden_size"]
+        self,
+        x: Float[Tensor, "num_tokens hidden_size"],
+        residual: Float[Tensor, "num_tokens hidden_size"] | None = None,
     ) -> Float[Tensor, "num_tokens hidden_size"]:
-        """The block's addition to the residual stream."""
-        gate, up = self.gate_up_proj(x).chunk(2, dim=-1)
-        out: Tensor = self.down_proj(F.silu(gate) * up)
+        """The block's addition to the residual stream; if that is given, their sum in its place."""
+        gate_up = self.gate_up_proj(x)
+        out: Tensor = self.down_proj(silu_and_mul(gate_up), residual)
         return out
+
+
+def silu_and_mul(
+    gate_up: Float[Tensor, "num_tokens two_intermediate_size"],
+) -> Float[Tensor, "num_tokens intermediate_size"]:
+    """`silu(gate) * up` of rows that hold both, the gate first."""
+    if uses_kernels(gate_up):
+        from minivllm.kernels.silu_and_mul import silu_and_mul
+
+        return silu_and_mul(gate_up)
+    gate, up = gate_up.chunk(2, dim=-1)
+    return F.silu(gate) * up

@@ -19,10 +19,9 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor, nn
 
+from minivllm.attention.backend import CosSin as CosSin
 from minivllm.layers.rope_frequencies import inverse_frequencies, rotation_magnitude
 from minivllm.layers.rope_parameters import RopeParameters
-
-CosSin = tuple[Float[Tensor, "num_tokens 1 head_dim"], Float[Tensor, "num_tokens 1 head_dim"]]
 
 
 class RotaryEmbedding(nn.Module):

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from minivllm.config import is_int, is_number
+from minivllm.checks import is_int, is_number
 from minivllm.errors import CheckpointError
 
 

@@ -55,11 +55,15 @@ class Qwen2Attention(nn.Module):
     ) -> Float[Tensor, "num_tokens hidden_size"]:
         """The block's addition to the residual stream; writes `kv_cache`."""
         qkv = self.qkv_proj(x).contiguous()  # a product may come out transposed (linear.py)
-        heads = qkv.view(len(x), -1, self.head_dim)
-        qk, v = heads.tensor_split([self.num_heads + self.num_kv_heads], dim=1)
-        qk = apply_rotary(qk, *cos_sin)  # one call for both: they lie side by side
-        q, k = qk.tensor_split([self.num_heads], dim=1)
-        out: Tensor = self.o_proj(self.attn(q, k, v, kv_cache, attn_metadata).flatten(1))
+        if self.attn.fuses_heads:  # the same as below, but for one kernel instead of many
+            mixed = self.attn.from_qkv(qkv, None, cos_sin, kv_cache, attn_metadata)
+        else:
+            heads = qkv.view(len(x), -1, self.head_dim)
+            qk, v = heads.tensor_split([self.num_heads + self.num_kv_heads], dim=1)
+            qk = apply_rotary(qk, *cos_sin)  # one call for both: they lie side by side
+            q, k = qk.tensor_split([self.num_heads], dim=1)
+            mixed = self.attn(q, k, v, kv_cache, attn_metadata)
+        out: Tensor = self.o_proj(mixed.flatten(1))
         return out
 
 
@@ -87,8 +91,9 @@ class Qwen2DecoderLayer(nn.Module):
         attn_metadata: AttentionMetadata,
     ) -> Float[Tensor, "num_tokens hidden_size"]:
         """The residual stream after this layer."""
-        x = x + self.self_attn(self.input_layernorm(x), cos_sin, kv_cache, attn_metadata)
-        out: Tensor = x + self.mlp(self.post_attention_layernorm(x))
+        attention = self.self_attn(self.input_layernorm(x), cos_sin, kv_cache, attn_metadata)
+        x, normed = self.post_attention_layernorm.after_adding(attention, x)
+        out: Tensor = self.mlp(normed, residual=x)  # x + mlp(normed)
         return out
 
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 from jaxtyping import Float, Int64
 from torch import Tensor, nn
 
-from minivllm.attention.backend import AttentionBackend
+from minivllm.attention.backend import AttentionBackend, HeadNorms
 from minivllm.attention.metadata import AttentionMetadata, LayerKVCache
 from minivllm.layers.attention import PagedAttention
 from minivllm.layers.embedding import VocabEmbedding
@@ -62,12 +62,17 @@ class Qwen3Attention(nn.Module):
     ) -> Float[Tensor, "num_tokens hidden_size"]:
         """The block's addition to the residual stream; writes `kv_cache`."""
         qkv = self.qkv_proj(x).contiguous()  # a product may come out transposed (linear.py)
-        heads = qkv.view(len(x), -1, self.head_dim)
-        v_start = self.num_heads + self.num_kv_heads
-        q, k, v = heads.tensor_split([self.num_heads, v_start], dim=1)
-        q = apply_rotary(self.q_norm(q), *cos_sin)
-        k = apply_rotary(self.k_norm(k), *cos_sin)
-        out: Tensor = self.o_proj(self.attn(q, k, v, kv_cache, attn_metadata).flatten(1))
+        if self.attn.fuses_heads:  # the same as below, but for one kernel instead of many
+            norms = HeadNorms(self.q_norm.weight, self.k_norm.weight, self.q_norm.eps)
+            mixed = self.attn.from_qkv(qkv, norms, cos_sin, kv_cache, attn_metadata)
+        else:
+            heads = qkv.view(len(x), -1, self.head_dim)
+            v_start = self.num_heads + self.num_kv_heads
+            q, k, v = heads.tensor_split([self.num_heads, v_start], dim=1)
+            q = apply_rotary(self.q_norm(q), *cos_sin)
+            k = apply_rotary(self.k_norm(k), *cos_sin)
+            mixed = self.attn(q, k, v, kv_cache, attn_metadata)
+        out: Tensor = self.o_proj(mixed.flatten(1))
         return out
 
 
@@ -95,8 +100,9 @@ class Qwen3DecoderLayer(nn.Module):
         attn_metadata: AttentionMetadata,
     ) -> Float[Tensor, "num_tokens hidden_size"]:
         """The residual stream after this layer."""
-        x = x + self.self_attn(self.input_layernorm(x), cos_sin, kv_cache, attn_metadata)
-        out: Tensor = x + self.mlp(self.post_attention_layernorm(x))
+        attention = self.self_attn(self.input_layernorm(x), cos_sin, kv_cache, attn_metadata)
+        x, normed = self.post_attention_layernorm.after_adding(attention, x)
+        out: Tensor = self.mlp(normed, residual=x)  # x + mlp(normed)
         return out
 
 

@@ -1,4 +1,5 @@
 """From logits to token ids.
 
-Reading order: `sampler.py`, `metadata.py`, `adjust.py`, `logits.py`, `random.py`, `logprobs.py`.
+Reading order: `sampler.py`, `metadata.py`, `adjust.py`, `logits.py`,
+`minivllm/counter_random.py`, `logprobs.py`.
 """

@@ -27,8 +27,8 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
+from minivllm.device import to_device
 from minivllm.messages import NewRequestData
-from minivllm.sampling_params import SamplingParams
 
 IntArray = np.ndarray[tuple[int], np.dtype[np.int64]]
 
@@ -90,18 +90,6 @@ def _stands_before_last(word: IntArray, output: IntArray) -> bool:
     return length <= len(output) and np.array_equal(output[len(output) - length :], word[:-1])
 
 
-def has_rules(params: SamplingParams) -> bool:
-    """Whether a request with these parameters needs `LogitRules`."""
-    return bool(
-        params.logit_bias
-        or params.bad_words
-        or params.min_tokens
-        or params.presence_penalty
-        or params.frequency_penalty
-        or params.repetition_penalty != 1
-    )
-
-
 @dataclass(frozen=True, kw_only=True)
 class LogitChanges:
     """All changes of one step, on the device; entry i changes one logit, and no two the same."""
@@ -118,16 +106,12 @@ class LogitChanges:
         parts = list(changes.values())
         row_of_change = np.repeat(np.array(list(changes), np.int64), [len(part) for part in parts])
         joined = np.concatenate(parts)
-
-        def to_device(column: np.ndarray) -> Tensor:  # copied: a field of records has gaps
-            return torch.from_numpy(column.copy()).to(device, non_blocking=True)
-
         return cls(
-            rows=to_device(row_of_change),
-            token_ids=to_device(joined["token_id"]),
-            biases=to_device(joined["bias"]),
-            factors=to_device(joined["factor"]),
-            amounts=to_device(joined["amount"]),
+            rows=to_device(row_of_change, device),
+            token_ids=to_device(joined["token_id"], device),
+            biases=to_device(joined["bias"], device),
+            factors=to_device(joined["factor"], device),
+            amounts=to_device(joined["amount"], device),
         )
 
     def apply(

@@ -2,7 +2,7 @@
 
 Top-k and top-p look at the logits of a row in descending order, so one sort serves both; min-p
 needs none.
-Next file to read: `random.py`, how one of the tokens left is drawn.
+Next file to read: `minivllm/counter_random.py`, how one of the tokens left is drawn.
 """
 
 from __future__ import annotations

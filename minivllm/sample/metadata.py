@@ -13,6 +13,7 @@ import torch
 from jaxtyping import Float, Int, Int64
 from torch import Tensor
 
+from minivllm.device import to_device
 from minivllm.sample.adjust import LogitChanges
 
 HostInts = np.ndarray[tuple[int], np.dtype[np.integer]]
@@ -72,19 +73,15 @@ class SamplingMetadata:
         is_greedy = settings["temperature"] == 0
         is_filtered = ~is_greedy & ((settings["top_k"] > 0) | (settings["top_p"] < 1))
         has_min_p = bool((settings["min_p"] > 0).any())
-
-        def to_device(array: np.ndarray) -> Tensor:  # copied: a field of records has gaps
-            return torch.from_numpy(array.copy()).to(device, non_blocking=True)
-
         return cls(
             changes=changes,
-            temperatures=to_device(settings["temperature"]),
-            min_ps=to_device(settings["min_p"]) if has_min_p else None,
-            top_ks=to_device(settings["top_k"]),
-            top_ps=to_device(settings["top_p"]),
-            seeds=to_device(settings["seed"]),
-            positions=to_device(positions.astype(np.int64)),
-            greedy_rows=to_device(np.flatnonzero(is_greedy)),
-            random_rows=to_device(np.flatnonzero(~is_greedy & ~is_filtered)),
-            filtered_rows=to_device(np.flatnonzero(is_filtered)),
+            temperatures=to_device(settings["temperature"], device),
+            min_ps=to_device(settings["min_p"], device) if has_min_p else None,
+            top_ks=to_device(settings["top_k"], device),
+            top_ps=to_device(settings["top_p"], device),
+            seeds=to_device(settings["seed"], device),
+            positions=to_device(positions.astype(np.int64), device),
+            greedy_rows=to_device(np.flatnonzero(is_greedy), device),
+            random_rows=to_device(np.flatnonzero(~is_greedy & ~is_filtered), device),
+            filtered_rows=to_device(np.flatnonzero(is_filtered), device),
         )

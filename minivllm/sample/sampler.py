@@ -8,7 +8,7 @@ Greedy rows take the largest logit after the penalties. What one row gets depend
 bit for bit: its settings, its logits, and random numbers that are a function of its seed and
 position.
 Next file to read: `adjust.py` for the changes to single logits, then `logits.py` for min-p, top-k
-and top-p, `random.py` for the draw.
+and top-p, `minivllm/counter_random.py` for the draw.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
+from minivllm.counter_random import gumbel
+from minivllm.device import uses_kernels
 from minivllm.sample.logits import apply_min_p, apply_top_k_top_p
 from minivllm.sample.metadata import SamplingMetadata
-from minivllm.sample.random import gumbel
 from minivllm.sampling_params import MIN_TEMPERATURE
 
 # A draw takes two dozen passes. On a CPU they run over a few rows at a time, which stay in its
@@ -40,19 +41,31 @@ class Sampler:
         """
         changes = metadata.changes
         logits = logits.float() if changes is None else changes.apply(logits)
-        if len(metadata.greedy_rows) == len(logits):
-            return logits.argmax(-1)
-        token_ids = torch.empty(len(logits), dtype=torch.int64, device=logits.device)
-        rows = metadata.greedy_rows
-        token_ids[rows] = logits[rows].argmax(-1)
         at_once = max(1, _LOGITS_AT_ONCE[logits.device.type] // logits.shape[-1])
-        for rows in torch.split(metadata.random_rows, at_once):
-            token_ids[rows] = draw(scaled_logits(logits, metadata, rows), metadata, rows)
+        token_ids = draw_unfiltered(logits, metadata, at_once)
         for rows in torch.split(metadata.filtered_rows, at_once):
             scaled = scaled_logits(logits, metadata, rows)
             allowed = apply_top_k_top_p(scaled, metadata.top_ks[rows], metadata.top_ps[rows])
             token_ids[rows] = draw(allowed, metadata, rows)
         return token_ids
+
+
+def draw_unfiltered(
+    logits: Float[Tensor, "num_rows vocab_size"], metadata: SamplingMetadata, at_once: int
+) -> Int64[Tensor, " num_rows"]:
+    """A token of each row without regard to top-k and top-p; undefined where these apply."""
+    if len(metadata.greedy_rows) == len(logits):
+        return logits.argmax(-1)
+    if uses_kernels(logits) and metadata.min_ps is None:
+        from minivllm.kernels.sample import sample
+
+        return sample(logits, metadata.temperatures, metadata.seeds, metadata.positions)
+    token_ids = torch.empty(len(logits), dtype=torch.int64, device=logits.device)
+    rows = metadata.greedy_rows
+    token_ids[rows] = logits[rows].argmax(-1)
+    for rows in torch.split(metadata.random_rows, at_once):
+        token_ids[rows] = draw(scaled_logits(logits, metadata, rows), metadata, rows)
+    return token_ids
 
 
 def scaled_logits(

@@ -15,7 +15,7 @@ from transformers.generation.logits_process import (
 )
 
 from minivllm.messages import NewRequestData
-from minivllm.sample.adjust import LogitChanges, LogitRules, has_rules
+from minivllm.sample.adjust import LogitChanges, LogitRules
 from minivllm.sampling_params import SamplingParams
 
 INF = float("inf")
@@ -190,9 +190,9 @@ def test_the_given_logits_are_not_changed(logits: torch.Tensor, dtype: torch.dty
     ],
 )
 def test_each_field_that_changes_logits_needs_rules(params: dict[str, Any]) -> None:
-    assert has_rules(SamplingParams(**params))
+    assert SamplingParams(**params).has_logit_rules
 
 
 def test_other_fields_need_no_rules() -> None:
     other = {"top_p": 0.5, "top_k": 3, "min_p": 0.1, "seed": 1, "logprobs": 2, "logit_bias": {}}
-    assert not has_rules(SamplingParams(**other))
+    assert not SamplingParams(**other).has_logit_rules

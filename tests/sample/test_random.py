@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from minivllm.sample.random import gumbel, uniform
+from minivllm.counter_random import gumbel, uniform
 
 
 def oracle(seed: int, position: int, vocab_size: int) -> np.ndarray:
