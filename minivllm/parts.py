@@ -27,7 +27,11 @@ class Parts:
         block_pool: Called like `minivllm.core.block_pool.BlockPool`:
             `block_pool(num_blocks, enable_caching=..., trace=...)`.
         scheduler: Called like `minivllm.core.scheduler.Scheduler`:
-            `scheduler(scheduler_config, kv_cache_manager, trace=...)`.
+            `scheduler(scheduler_config, kv_cache_manager, trace=...)`. Steps then run in turn.
+        graph: Called without arguments; gives a `minivllm.worker.device_graph.DeviceGraph` that is
+            still to be captured. The package's own is a CUDA graph, and on a CPU there is none:
+            with `minivllm.worker.recorded_graph.RecordedGraph` decode steps are captured there too
+            (it needs attention_backend="triton").
     """
 
     model: Callable[..., Any] | None = None
@@ -35,3 +39,4 @@ class Parts:
     sampler: Callable[..., Any] | None = None
     block_pool: Callable[..., Any] | None = None
     scheduler: Callable[..., Any] | None = None
+    graph: Callable[..., Any] | None = None

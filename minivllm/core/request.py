@@ -51,6 +51,8 @@ class Request:
         stop_token_ids: All ids that end it, `eos_token_ids` among them.
         status: Where it stands.
         num_computed_tokens: Leading tokens whose keys and values are in the cache.
+        num_in_flight: Tokens that are being sampled and stand in no list yet; 0 between steps that
+            run one after the other.
         num_slots: Tokens that the blocks of its table have room for.
         block_hashes: Hashes of its full blocks, as far as they were needed so far.
         num_cached_blocks: Leading blocks of its table that are in the prefix cache.
@@ -75,6 +77,7 @@ class Request:
     stop_token_ids: frozenset[int] = field(init=False)
     status: RequestStatus = field(init=False, default=RequestStatus.WAITING)
     num_computed_tokens: int = field(init=False, default=0)
+    num_in_flight: int = field(init=False, default=0)
     num_slots: int = field(init=False, default=0)
     block_hashes: list[bytes] = field(init=False, default_factory=list, repr=False)
     num_cached_blocks: int = field(init=False, default=0)

@@ -125,10 +125,12 @@ class Scheduler:
             if request.status is preempted:
                 continue  # just now, for the sake of one served before it
             num_computed = request.num_computed_tokens
-            num_new = len(request.token_ids) - num_computed
+            num_new = len(request.token_ids) + request.num_in_flight - num_computed
             if num_new > plan.budget:  # not `min`: a call, for each request in each step
                 num_new = plan.budget
             num_tokens = num_computed + num_new
+            if num_tokens == request.max_num_tokens:
+                continue  # its last token is in flight: that one is only returned, never computed
             if num_tokens > request.num_slots:
                 block_ids = self._allocate_or_preempt(request, num_tokens, plan)
                 if block_ids is None:
@@ -141,12 +143,16 @@ class Scheduler:
                 filling.append(request)
 
         if len(plan.continued) < len(self.running):  # the budget ran out: the others go first next
-            scheduled = plan.num_scheduled_tokens
-            self.running.sort(key=lambda request: request.request_id in scheduled)
-        # Only now is it certain who stays in the plan; one that was withdrawn fills nothing.
+            self.running.sort(key=lambda request: request.request_id in plan.num_scheduled_tokens)
+        self._cache_filled(filling, plan)
+
+    def _cache_filled(self, filling: list[Request], plan: StepPlan) -> None:
+        """Let others find the blocks that this step fills; it is certain now who stays in it."""
         for request in filling:
             num_new = plan.num_scheduled_tokens.get(request.request_id, 0)
-            self.kv_cache_manager.cache_blocks(request, request.num_computed_tokens + num_new)
+            # A block can't be hashed while one of its tokens is in flight.
+            num_tokens = min(request.num_computed_tokens + num_new, request.num_tokens)
+            self.kv_cache_manager.cache_blocks(request, num_tokens)
 
     def _allocate_or_preempt(
         self, request: Request, num_tokens: int, plan: StepPlan
@@ -217,25 +223,29 @@ class Scheduler:
         """
         sampled = dict(zip(output.request_ids, output.sampled_token_ids, strict=True))
         core_outputs = []
-        has_ended = False
         for request_id, num_tokens in plan.num_scheduled_tokens.items():
             request = self.requests[request_id]
             num_computed = request.num_computed_tokens + num_tokens
             request.num_computed_tokens = num_computed
             if num_computed < len(request.token_ids):
                 continue  # only a chunk: nothing was sampled
-            token_id = sampled[request_id]
-            request.token_ids.append(token_id)
-            if check_stop(request):
-                self._finish(request)
-                has_ended = True
-            core_outputs.append(
-                EngineCoreOutput(
-                    request_id, (token_id,), request.finish_reason, request.stop_reason
-                )
-            )
+            core_outputs.append(self._append_token(request, sampled[request_id]))
         assert len(core_outputs) == len(sampled), "only who has nothing left to compute samples"
-        if has_ended:
+        return self._complete(core_outputs, output)
+
+    def _append_token(self, request: Request, token_id: int) -> EngineCoreOutput:
+        request.token_ids.append(token_id)
+        if check_stop(request):
+            self._finish(request)
+        return EngineCoreOutput(
+            request.request_id, (token_id,), request.finish_reason, request.stop_reason
+        )
+
+    def _complete(
+        self, core_outputs: list[EngineCoreOutput], output: ModelRunnerOutput
+    ) -> list[EngineCoreOutput]:
+        """The outputs with their log-probabilities; ended requests no longer run."""
+        if any(core_output.finish_reason is not None for core_output in core_outputs):
             self.running = [r for r in self.running if r.finish_reason is None]
         if output.logprobs or output.prompt_logprobs:
             attach_logprobs(core_outputs, output)

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from minivllm.config import LLMConfig
 from minivllm.errors import EngineDeadError
-from minivllm.executor.base import Executor
-from minivllm.messages import ModelRunnerOutput, SchedulerOutput
+from minivllm.executor.base import Executor, PendingOutput
+from minivllm.messages import SchedulerOutput
 from minivllm.models.hf_config import ModelArchitecture
 from minivllm.worker.worker import Worker
 
@@ -20,6 +20,7 @@ class UniProcExecutor(Executor):
 
     def __init__(self, config: LLMConfig, arch: ModelArchitecture, folder: Path) -> None:
         self._worker: Worker | None = Worker(config, arch, folder)
+        self.runs_beside_host = self._worker.device.type != "cpu"
 
     @property
     def worker(self) -> Worker:
@@ -40,9 +41,9 @@ class UniProcExecutor(Executor):
         """See `Executor.initialize_kv_cache`."""
         self.worker.initialize_kv_cache(num_blocks)
 
-    def execute_model(self, plan: SchedulerOutput) -> ModelRunnerOutput:
-        """See `Executor.execute_model`."""
-        return self.worker.execute_model(plan)
+    def start(self, plan: SchedulerOutput) -> PendingOutput:
+        """See `Executor.start`."""
+        return self.worker.start(plan)
 
     def reset(self) -> None:
         """See `Executor.reset`."""

@@ -10,20 +10,41 @@ only what differs, and preparing a step's inputs is array arithmetic over rows:
 
 When a row becomes free, the last one moves into the gap. Rows mirror the scheduler's requests but
 never look at them: all they know came in a `SchedulerOutput`.
+
+A sampled token has its place in a row before the host knows it: `expect_tokens` makes room when the
+step is started, `enter_tokens` fills it in when the token has come from the device. A step that is
+started in between takes it from where the device has left it.
 Next file to read: `prepare_inputs.py`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from minivllm.messages import CachedRequestData, NewRequestData, SchedulerOutput
-from minivllm.sample.adjust import LogitRules, has_rules
+from minivllm.sample.adjust import LogitRules
 from minivllm.sample.metadata import SETTINGS
+from minivllm.sampling_params import MIN_TEMPERATURE
 
 _MAX_TOP_K = 2**31 - 1  # more than any vocabulary, and a number that fits its column
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExpectedTokens:
+    """Tokens that are being sampled; entry i of each is one token.
+
+    Attributes:
+        request_ids: Whose they are.
+        serials: Of their rows: a row that is gone, or belongs to somebody else now, gets nothing.
+        positions: Where in the row they belong.
+    """
+
+    request_ids: Sequence[str]
+    serials: np.ndarray[tuple[int], np.dtype[np.int64]]
+    positions: np.ndarray[tuple[int], np.dtype[np.int32]]
 
 
 class InputBatch:
@@ -33,10 +54,14 @@ class InputBatch:
         request_ids: The request of each row.
         row_of: The row of each request.
         token_ids: Known tokens, `[max_num_seqs, max_model_len]`; beyond `num_tokens` old ones.
-        num_tokens: How many tokens are known.
+        num_tokens: How many tokens there are, the one that is being sampled included.
+        unread: Where the last sampled tokens on the device have this row's last token, if the host
+            does not know it yet; else -1.
+        serials: Which row this is, counted over all that there ever were.
         num_computed_tokens: How many of them have keys and values in the cache.
         block_table: Physical blocks, `[max_num_seqs, max_num_blocks]`; beyond `num_blocks` 0.
         num_blocks: How many blocks a row has.
+        table_changed: Rows whose table is not what `take_changed_tables` last told of.
         num_prompt_tokens: How many of the known tokens are the prompt.
         settings: How each row samples, a record of `SETTINGS`.
         logit_rules: Bias, bans and penalties of the requests that ask for some.
@@ -51,9 +76,13 @@ class InputBatch:
         self.row_of: dict[str, int] = {}
         self.token_ids = np.zeros((max_num_seqs, max_model_len), np.int64)
         self.num_tokens = np.zeros(max_num_seqs, np.int32)
+        self.unread = np.full(max_num_seqs, -1, np.int64)
+        self.serials = np.zeros(max_num_seqs, np.int64)
+        self._next_serial = 0
         self.num_computed_tokens = np.zeros(max_num_seqs, np.int32)
         self.block_table = np.zeros((max_num_seqs, max_num_blocks), np.int32)
         self.num_blocks = np.zeros(max_num_seqs, np.int32)
+        self.table_changed = np.zeros(max_num_seqs, np.bool_)
         self.num_prompt_tokens = np.zeros(max_num_seqs, np.int32)
         self.settings = np.zeros(max_num_seqs, SETTINGS)
         # few requests ask for these, so they are no columns, and cost the others nothing
@@ -69,10 +98,35 @@ class InputBatch:
         for new in plan.new_requests:
             self._add(new)
 
-    def append_tokens(self, rows: np.ndarray, token_ids: np.ndarray) -> None:
-        """Add one sampled token to each of `rows`, both of shape `[num_rows]`."""
-        self.token_ids[rows, self.num_tokens[rows]] = token_ids
+    def take_changed_tables(self) -> np.ndarray:
+        """The rows whose tables have changed since this was last asked, `[num_changed]`."""
+        changed = np.flatnonzero(self.table_changed)
+        self.table_changed[changed] = False
+        return changed
+
+    def expect_tokens(self, rows: np.ndarray, places: np.ndarray) -> ExpectedTokens:
+        """Make room for the token that each of `rows` is now sampling.
+
+        Args:
+            rows: The rows.
+            places: Where among the last sampled tokens each row's will stand.
+        """
+        positions = self.num_tokens[rows]
         self.num_tokens[rows] += 1
+        self.unread[rows] = places
+        request_ids = [self.request_ids[row] for row in rows.tolist()]
+        return ExpectedTokens(
+            request_ids=request_ids, serials=self.serials[rows], positions=positions
+        )
+
+    def enter_tokens(self, expected: ExpectedTokens, token_ids: np.ndarray) -> None:
+        """Fill in the tokens that `expected` made room for."""
+        rows = np.array([self.row_of.get(request_id, -1) for request_id in expected.request_ids])
+        is_there = (rows >= 0) & (self.serials[rows] == expected.serials)
+        rows, positions = rows[is_there], expected.positions[is_there]
+        self.token_ids[rows, positions] = token_ids[is_there]
+        is_last = self.num_tokens[rows] == positions + 1  # no later token is being sampled
+        self.unread[rows[is_last]] = -1
 
     def _add(self, new: NewRequestData) -> None:
         row = len(self.request_ids)
@@ -81,6 +135,9 @@ class InputBatch:
         num_tokens = len(new.token_ids)
         self.token_ids[row, :num_tokens] = new.token_ids
         self.num_tokens[row] = num_tokens
+        self.unread[row] = -1
+        self.serials[row] = self._next_serial
+        self._next_serial += 1
         self.num_computed_tokens[row] = new.num_computed_tokens
         self.num_blocks[row] = 0
         self._append_blocks(row, new.block_ids)
@@ -90,9 +147,10 @@ class InputBatch:
     def _add_sampling(self, row: int, new: NewRequestData) -> None:
         params = new.sampling_params
         top_k = min(params.top_k, _MAX_TOP_K)
-        record = (params.temperature, params.min_p, top_k, params.top_p, new.seed)
+        temperature = max(params.temperature, MIN_TEMPERATURE) if params.temperature else 0.0
+        record = (temperature, params.min_p, top_k, params.top_p, new.seed)
         self.settings[row] = record
-        if has_rules(params):
+        if params.has_logit_rules:
             self.logit_rules[new.request_id] = LogitRules(new)
         if params.logprobs is not None:
             self.num_logprobs[new.request_id] = params.logprobs
@@ -110,6 +168,7 @@ class InputBatch:
         start = self.num_blocks[row]
         self.block_table[row, start : start + len(block_ids)] = block_ids
         self.num_blocks[row] = start + len(block_ids)
+        self.table_changed[row] = True
 
     def _remove(self, request_id: str) -> None:
         """Free a row; a request without one (it ended while it waited) is left alone."""
@@ -123,6 +182,7 @@ class InputBatch:
             self.row_of[moved] = row
             for column in self._columns():
                 column[row] = column[last]
+            self.table_changed[row] = True
         for asked in (self.logit_rules, self.num_logprobs, self.num_prompt_logprobs):
             asked.pop(request_id, None)
         self.request_ids.pop()
@@ -132,6 +192,8 @@ class InputBatch:
         return (
             self.token_ids,
             self.num_tokens,
+            self.unread,
+            self.serials,
             self.num_computed_tokens,
             self.block_table,
             self.num_blocks,

@@ -23,11 +23,25 @@ from jaxtyping import Int64
 from torch import Tensor
 
 from minivllm.attention.metadata import AttentionMetadata
+from minivllm.device import to_device
 from minivllm.sample.adjust import LogitChanges
 from minivllm.sample.metadata import SamplingMetadata
 from minivllm.worker.input_batch import InputBatch
 
 IntArray = np.ndarray[tuple[int], np.dtype[np.int64]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnreadTokens:
+    """Tokens of this step that the step before sampled, and the host has not read.
+
+    Attributes:
+        rows: Where they stand in `input_ids`, with some other number so far.
+        sources: Where the last sampled tokens have them.
+    """
+
+    rows: Int64[Tensor, " num_unread"]
+    sources: Int64[Tensor, " num_unread"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +54,7 @@ class ModelInputs:
         attn_metadata: Where each finds its keys and values.
         logits_indices: Which of them are a request's last known token: those that sample.
         sampled_rows: The `InputBatch` rows of these requests.
+        unread: Tokens whose ids the host does not know yet; `None` if it knows all.
         sampling_metadata: How they sample.
     """
 
@@ -48,7 +63,17 @@ class ModelInputs:
     attn_metadata: AttentionMetadata
     logits_indices: Int64[Tensor, " num_sampled"]
     sampled_rows: IntArray
+    unread: UnreadTokens | None
     sampling_metadata: SamplingMetadata
+
+
+def decodes_first(num_scheduled_tokens: Mapping[str, int]) -> Mapping[str, int]:
+    """The same requests, those that compute one token before the others.
+
+    An attention backend may compute the two kinds differently, and rows that lie together need no
+    copying. No result depends on the order.
+    """
+    return dict(sorted(num_scheduled_tokens.items(), key=lambda item: item[1] > 1))
 
 
 def start_locations(query_lens: IntArray) -> IntArray:
@@ -89,27 +114,38 @@ def prepare_inputs(
     samples = seq_lens == batch.num_tokens[rows]
     sampled_rows = rows[samples]
 
-    def to_device(array: np.ndarray, dtype: type = np.int64) -> Tensor:
-        return torch.from_numpy(array.astype(dtype, copy=False)).to(device, non_blocking=True)
-
     return ModelInputs(
-        input_ids=to_device(batch.token_ids[row_of_token, positions]),
-        positions=to_device(positions),
+        input_ids=to_device(batch.token_ids[row_of_token, positions], device),
+        positions=to_device(positions, device),
         attn_metadata=AttentionMetadata(
-            query_start_loc=to_device(query_start_loc, np.int32),
-            seq_lens=to_device(seq_lens, np.int32),
-            block_table=to_device(batch.block_table[rows, :max_num_blocks], np.int32),
-            slot_mapping=to_device(slots),
+            query_start_loc=to_device(query_start_loc.astype(np.int32), device),
+            seq_lens=to_device(seq_lens.astype(np.int32), device),
+            block_table=to_device(batch.block_table[rows, :max_num_blocks], device),
+            slot_mapping=to_device(slots, device),
             query_lens_host=query_lens.astype(np.int32),
             seq_lens_host=seq_lens.astype(np.int32),
         ),
-        logits_indices=to_device(query_start_loc[1:][samples] - 1),
+        logits_indices=to_device(query_start_loc[1:][samples] - 1, device),
         sampled_rows=sampled_rows,
-        sampling_metadata=_sampling_metadata(batch, sampled_rows, device),
+        unread=_unread_tokens(batch, rows, query_start_loc, device),
+        sampling_metadata=sampling_metadata(batch, sampled_rows, device),
     )
 
 
-def _sampling_metadata(batch: InputBatch, rows: IntArray, device: torch.device) -> SamplingMetadata:
+def _unread_tokens(
+    batch: InputBatch, rows: IntArray, query_start_loc: IntArray, device: torch.device
+) -> UnreadTokens | None:
+    """The last tokens of those `rows` whose token the host does not know."""
+    is_unread = batch.unread[rows] >= 0
+    if not is_unread.any():
+        return None
+    return UnreadTokens(
+        rows=to_device(query_start_loc[1:][is_unread] - 1, device),
+        sources=to_device(batch.unread[rows[is_unread]], device),
+    )
+
+
+def sampling_metadata(batch: InputBatch, rows: IntArray, device: torch.device) -> SamplingMetadata:
     """How the requests in `rows` sample the token that follows their last one."""
     return SamplingMetadata.from_numpy(
         settings=batch.settings[rows],

@@ -7,6 +7,7 @@ Next file to read: `model_runner.py`.
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -16,15 +17,18 @@ from minivllm.attention.metadata import LayerKVCache
 from minivllm.attention.registry import attention_backend
 from minivllm.config import LLMConfig
 from minivllm.errors import ConfigError
-from minivllm.messages import ModelRunnerOutput, SchedulerOutput
+from minivllm.messages import SchedulerOutput
 from minivllm.models.hf_config import ModelArchitecture
 from minivllm.models.loader import init_dummy_weights, load_weights
 from minivllm.models.registry import model_class
 from minivllm.parallel import TensorParallel
 from minivllm.sample.sampler import Sampler
+from minivllm.worker.device_graph import CudaGraph
 from minivllm.worker.input_batch import InputBatch
+from minivllm.worker.interfaces import CausalLM
 from minivllm.worker.memory import GIB, largest_plan, physical_memory
-from minivllm.worker.model_runner import CausalLM, ModelRunner
+from minivllm.worker.model_runner import ModelRunner
+from minivllm.worker.step_under_way import StepUnderWay
 
 
 def resolve_device(name: str) -> torch.device:
@@ -57,6 +61,7 @@ class Worker:
     """One device.
 
     Attributes:
+        device: The device.
         runner: Runs the steps.
         bytes_per_block: What one block takes over all layers, keys and values.
     """
@@ -77,21 +82,21 @@ class Worker:
         assert scheduler_config.max_model_len is not None, "the engine resolves the config first"
         self._config = config
         self._arch = arch
-        self._device = resolve_device(model_config.device)
-        self._dtype = resolve_dtype(model_config.dtype_name, self._device)
+        self.device = resolve_device(model_config.device)
+        self._dtype = resolve_dtype(model_config.dtype_name, self.device)
         self._tp = TensorParallel()
 
         parts = config.parts
         if parts.attention is not None:
             attention = parts.attention()
         else:
-            attention = attention_backend(model_config.attention_backend, self._device)
+            attention = attention_backend(model_config.attention_backend, self.device, self._dtype)
         self.runner = ModelRunner(
             model=self._load_model(attention, folder),
             attention=attention,
             sampler=(parts.sampler or Sampler)(),
             input_batch=self._new_input_batch(),
-            device=self._device,
+            device=self.device,
         )
         elements = 2 * arch.num_layers * arch.num_kv_heads * arch.head_dim
         self.bytes_per_block = elements * config.cache_config.block_size * self._dtype.itemsize
@@ -101,7 +106,7 @@ class Worker:
         default_dtype = torch.get_default_dtype()
         torch.set_default_dtype(self._dtype)
         try:
-            with self._device:
+            with self.device:
                 model = build(self._arch, attention, self._tp)
         finally:
             torch.set_default_dtype(default_dtype)
@@ -127,7 +132,7 @@ class Worker:
         cache = self._config.cache_config
         if cache.num_blocks is not None:
             return cache.num_blocks
-        if self._device.type == "cpu":
+        if self.device.type == "cpu":
             available = int(cache.cpu_kv_cache_gib * GIB)
             knob = f"cpu_kv_cache_gib={cache.cpu_kv_cache_gib:g}"
         else:
@@ -143,12 +148,12 @@ class Worker:
 
     def _available_gpu_bytes(self) -> int:
         """The share of total memory that is ours, less what is in use and what a step needs."""
-        before = torch.cuda.memory_allocated(self._device)
-        torch.cuda.reset_peak_memory_stats(self._device)
+        before = torch.cuda.memory_allocated(self.device)
+        torch.cuda.reset_peak_memory_stats(self.device)
         self._profile_run()
-        step_bytes = torch.cuda.max_memory_allocated(self._device) - before
+        step_bytes = torch.cuda.max_memory_allocated(self.device) - before
         torch.cuda.empty_cache()
-        free, total = torch.cuda.mem_get_info(self._device)
+        free, total = torch.cuda.mem_get_info(self.device)
         share = self._config.cache_config.gpu_memory_utilization
         return max(0, int(total * share) - (total - free) - step_bytes)
 
@@ -163,32 +168,43 @@ class Worker:
         self.reset()
 
     def initialize_kv_cache(self, num_blocks: int) -> None:
-        """Allocate the pages of `num_blocks` blocks.
+        """Allocate the pages of `num_blocks` blocks, and capture the graphs that use them.
 
         Raises:
             ConfigError: There is not enough memory; the message names bytes and setting.
         """
         needed = num_blocks * self.bytes_per_block
         try:
-            if self._device.type == "cpu" and needed > physical_memory():
+            if self.device.type == "cpu" and needed > physical_memory():
                 raise MemoryError  # Linux would promise it now, and kill the process later
             self.runner.kv_caches = self._allocate(num_blocks)
         except (RuntimeError, MemoryError) as error:  # torch.OutOfMemoryError is a RuntimeError
             raise ConfigError(
                 f"a KV cache of {num_blocks} blocks takes {needed:,} bytes, more than there is on "
-                f"{self._device}: lower num_blocks, cpu_kv_cache_gib or gpu_memory_utilization"
+                f"{self.device}: lower num_blocks, cpu_kv_cache_gib or gpu_memory_utilization"
             ) from error
+
+        self._capture_graphs()
+
+    def _capture_graphs(self) -> None:
+        """Capture decode steps where there is something to gain, and the attention can be."""
+        new_graph = self._config.parts.graph
+        if new_graph is None and self.device.type == "cuda":
+            new_graph = partial(CudaGraph, pool=torch.cuda.graph_pool_handle())
+        is_eager = self._config.model_config.enforce_eager
+        if new_graph is not None and not is_eager and self.runner.attention.can_be_captured:
+            self.runner.capture_graphs(new_graph)
 
     def _allocate(self, num_blocks: int) -> list[LayerKVCache]:
         arch, block_size = self._arch, self._config.cache_config.block_size
         shape = (2, num_blocks, block_size, arch.num_kv_heads, arch.head_dim)
         layers = range(arch.num_layers)
-        pages = [torch.zeros(shape, dtype=self._dtype, device=self._device) for _ in layers]
+        pages = [torch.zeros(shape, dtype=self._dtype, device=self.device) for _ in layers]
         return [LayerKVCache(key=page[0], value=page[1]) for page in pages]
 
-    def execute_model(self, plan: SchedulerOutput) -> ModelRunnerOutput:
-        """Run one step."""
-        return self.runner.execute_model(plan)
+    def start(self, plan: SchedulerOutput) -> StepUnderWay:
+        """Start one step."""
+        return self.runner.start(plan)
 
     def reset(self) -> None:
         """Forget every request; pages keep what they hold, as none of it can be found any more."""

@@ -8,8 +8,10 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+from in_flight_planner import InFlightHarness
 from planner import PlannerHarness, PlannerSettings
 
 from minivllm.config import SchedulingPolicy
@@ -31,12 +33,13 @@ class FirstComeFirstServed(RuleBasedStateMachine):
     """The rules; every step checks the whole state."""
 
     policy: SchedulingPolicy = "fcfs"
+    harness_class: type[PlannerHarness] = PlannerHarness
     harness: PlannerHarness
 
     @initialize(seed=st.integers(0, 2**20))
     def start(self, seed: int) -> None:
-        settings = PlannerSettings.draw(random.Random(seed))
-        self.harness = PlannerHarness(replace(settings, policy=self.policy))
+        drawn = PlannerSettings.draw(random.Random(seed))
+        self.harness = self.harness_class(replace(drawn, policy=self.policy))
 
     @rule(
         num_shared=st.integers(0, 47),
@@ -99,5 +102,26 @@ class ByPriority(FirstComeFirstServed):
     policy = "priority"
 
 
+class OneInFlight(FirstComeFirstServed):
+    """The same, each step planned before the tokens of the one before are known."""
+
+    harness_class = InFlightHarness
+
+    @rule(enters_early=st.booleans())
+    def change_the_order(self, enters_early: bool) -> None:
+        """From now on tokens are entered before the next plan, or after it."""
+        assert isinstance(self.harness, InFlightHarness)
+        self.harness.enters_early = enters_early
+
+
+class OneInFlightByPriority(OneInFlight):
+    """And under the other policy."""
+
+    policy = "priority"
+
+
 TestFirstComeFirstServed = FirstComeFirstServed.TestCase
 TestByPriority = ByPriority.TestCase
+TestOneInFlight = OneInFlight.TestCase
+TestOneInFlightByPriority = OneInFlightByPriority.TestCase
+TestOneInFlight.settings = TestOneInFlightByPriority.settings = settings(max_examples=400)

@@ -38,9 +38,16 @@ def expected_tokens(folder):
     return [greedy_reference(folder, prompt, NUM_NEW) for prompt in make_prompts()]
 
 
-def build(folder, backend, **settings):
+ENGINES = {
+    "reference": {"attention_backend": "reference"},
+    "sdpa": {"attention_backend": "sdpa"},
+    "sdpa in flight": {"attention_backend": "sdpa", "async_scheduling": True},
+}
+
+
+def build(folder, engine, **settings):
     keywords = {"block_size": BLOCK_SIZE, "num_blocks": 64, "max_model_len": 64, **settings}
-    return LLM(str(folder), device="cpu", dtype="float32", attention_backend=backend, **keywords)
+    return LLM(str(folder), device="cpu", dtype="float32", **ENGINES[engine], **keywords)
 
 
 def tokens_of(outputs):
@@ -52,27 +59,27 @@ def folder(request, tiny_checkpoint):
     return tiny_checkpoint(request.param)
 
 
-@pytest.fixture(params=["reference", "sdpa"])
-def backend(request):
+@pytest.fixture(params=ENGINES)
+def engine(request):
     return request.param
 
 
-def test_each_prompt_alone_equals_transformers(folder, backend):
-    llm = build(folder, backend)
+def test_each_prompt_alone_equals_transformers(folder, engine):
+    llm = build(folder, engine)
     alone = [llm.generate([prompt], GREEDY, use_tqdm=False)[0] for prompt in make_prompts()]
     assert tokens_of(alone) == expected_tokens(folder)
 
 
 @pytest.mark.parametrize("name", CROWD_SETTINGS)
-def test_a_crowd_of_eight_equals_transformers(folder, backend, name):
-    llm = build(folder, backend, **CROWD_SETTINGS[name])
+def test_a_crowd_of_eight_equals_transformers(folder, engine, name):
+    llm = build(folder, engine, **CROWD_SETTINGS[name])
     assert tokens_of(llm.generate(make_prompts(), GREEDY, use_tqdm=False)) == expected_tokens(
         folder
     )
 
 
-def test_preempted_requests_equal_transformers(folder, backend):
-    llm = build(folder, backend, num_blocks=12)
+def test_preempted_requests_equal_transformers(folder, engine):
+    llm = build(folder, engine, num_blocks=12)
 
     outputs = llm.generate(make_prompts(), GREEDY, use_tqdm=False)
 
@@ -80,8 +87,8 @@ def test_preempted_requests_equal_transformers(folder, backend):
     assert tokens_of(outputs) == expected_tokens(folder)
 
 
-def test_prefix_hits_equal_transformers(folder, backend):
-    llm = build(folder, backend)
+def test_prefix_hits_equal_transformers(folder, engine):
+    llm = build(folder, engine)
     first = llm.generate(make_prompts(), GREEDY, use_tqdm=False)
 
     again = llm.generate(make_prompts(), GREEDY, use_tqdm=False)
@@ -92,8 +99,8 @@ def test_prefix_hits_equal_transformers(folder, backend):
     assert tokens_of(again) == tokens_of(first) == expected_tokens(folder)
 
 
-def test_a_prompt_that_continues_an_answer_hits_blocks_filled_while_decoding(folder, backend):
-    llm = build(folder, backend)
+def test_a_prompt_that_continues_an_answer_hits_blocks_filled_while_decoding(folder, engine):
+    llm = build(folder, engine)
     prompt, expected = make_prompts()[4], expected_tokens(folder)[4]
     llm.generate([prompt], GREEDY, use_tqdm=False)
 

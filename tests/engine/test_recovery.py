@@ -14,8 +14,8 @@ def folder(tiny_checkpoint):
     return tiny_checkpoint("qwen3")
 
 
-@pytest.fixture
-def llm(folder):
+@pytest.fixture(params=[False, True], ids=["in turn", "in flight"])
+def llm(folder, request):
     return LLM(
         str(folder),
         device="cpu",
@@ -23,6 +23,7 @@ def llm(folder):
         num_blocks=32,
         max_model_len=64,
         max_num_batched_tokens=5,
+        async_scheduling=request.param,
     )
 
 

@@ -1,88 +1,124 @@
-"""The engine on a CUDA device: the same tokens as transformers, and a cache sized from memory."""
+"""Greedy float32 tokens on the GPU are the CPU's and transformers', however the work is cut up."""
 
 import pytest
 import torch
 from checkpoints import VARIANTS, greedy_reference, save_tiny
+from gpu_engines import (
+    DEVICE,
+    MODES,
+    TRITON_MODES,
+    alone,
+    build,
+    build_on_cpu,
+    expected_tokens,
+    generate,
+    make_prompts,
+    tokens,
+)
+from kernel_cases import pairwise
 
-from minivllm import LLM, ConfigError, SamplingParams
-from minivllm.sample.random import uniform
+from minivllm import SamplingParams
+from minivllm.layers.linear import matmul
 
 pytestmark = pytest.mark.gpu
 
-GREEDY = SamplingParams(temperature=0, max_tokens=12, ignore_eos=True)
-PROMPTS = [[7], [1, 2, 3, 4, 5, 6, 7, 8], list(range(33)), [9] * 17, [4, 5]]
+CROWD_SETTINGS = {
+    "unlimited": lambda block_size: {},
+    "budget_1": lambda block_size: {"max_num_batched_tokens": 1},
+    "budget_3": lambda block_size: {"max_num_batched_tokens": 3},
+    "budget_B+1": lambda block_size: {"max_num_batched_tokens": block_size + 1},
+    "three_at_once": lambda block_size: {"max_num_seqs": 3},
+    "no_chunks": lambda block_size: {
+        "enable_chunked_prefill": False,
+        "max_num_batched_tokens": 128,
+    },
+    "no_prefix_cache": lambda block_size: {"enable_prefix_caching": False},
+}
+TIGHT = {8: 12, 16: 7}  # block size -> blocks, too few for the crowd
 
 
-def build(folder, **settings):
-    keywords = {"dtype": "float32", "block_size": 8, "num_blocks": 64, "max_model_len": 64}
-    return LLM(str(folder), device="cuda", **{**keywords, **settings})
-
-
-def tokens(outputs):
-    return [list(output.outputs[0].token_ids) for output in outputs]
-
-
-@pytest.mark.parametrize("backend", ["reference", "sdpa"])
-@pytest.mark.parametrize("settings", [{}, {"max_num_batched_tokens": 5}, {"num_blocks": 9}])
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_float32_on_cuda_equals_transformers_on_the_cpu(tmp_path, variant, settings, backend):
-    folder = save_tiny(VARIANTS[variant](), tmp_path / variant)
-    llm = build(folder, attention_backend=backend, **settings)
-    expected = [greedy_reference(folder, prompt, 12) for prompt in PROMPTS]
-
-    first = llm.generate(PROMPTS, GREEDY, use_tqdm=False)
-    again = llm.generate(PROMPTS, GREEDY, use_tqdm=False)
-
-    assert tokens(first) == tokens(again) == expected
+def test_the_cpu_engine_equals_transformers(checkpoint, variant):
+    folder = checkpoint(variant)
+    assert tokens(generate(build_on_cpu(folder), make_prompts())) == expected_tokens(folder)
 
 
+@pairwise(variant=VARIANTS, mode=MODES, block_size=[8, 256])
+def test_each_prompt_alone_equals_transformers(checkpoint, variant, mode, block_size):
+    folder = checkpoint(variant)
+    llm = build(folder, mode, block_size=block_size)
+    assert tokens(alone(llm, make_prompts())) == expected_tokens(folder)
+
+
+@pairwise(variant=VARIANTS, mode=MODES, block_size=[8, 16, 64, 256], settings=CROWD_SETTINGS)
+def test_a_crowd_equals_transformers_twice(checkpoint, variant, mode, block_size, settings):
+    folder = checkpoint(variant)
+    llm = build(folder, mode, block_size=block_size, **CROWD_SETTINGS[settings](block_size))
+    first, again = (tokens(generate(llm, make_prompts())) for _ in range(2))
+    assert first == expected_tokens(folder)
+    assert again == first
+
+
+@pairwise(variant=VARIANTS, mode=MODES, block_size=TIGHT, budget=[9, None])
+def test_preempted_requests_equal_transformers(checkpoint, variant, mode, block_size, budget):
+    folder = checkpoint(variant)
+    llm = build(
+        folder,
+        mode,
+        block_size=block_size,
+        num_blocks=TIGHT[block_size],
+        max_num_batched_tokens=budget,
+    )
+
+    outputs = generate(llm, make_prompts())
+
+    assert sum(output.metrics.num_preemptions for output in outputs) > 0
+    assert tokens(outputs) == expected_tokens(folder)
+
+
+@pairwise(variant=VARIANTS, mode=MODES, block_size=[8, 16, 64])
+def test_prefix_hits_equal_transformers(checkpoint, variant, mode, block_size):
+    folder = checkpoint(variant)
+    llm = build(folder, mode, block_size=block_size)
+    generate(llm, make_prompts())
+
+    again = generate(llm, make_prompts())
+
+    hits = [output.metrics.num_cached_tokens for output in again]
+    assert hits == [(len(p) - 1) // block_size * block_size for p in make_prompts()]
+    assert tokens(again) == expected_tokens(folder)
+
+
+@pytest.mark.parametrize("mode", TRITON_MODES)
+def test_heads_narrower_than_the_matrix_unit(tmp_path, mode):
+    folder = save_tiny(VARIANTS["llama"](), tmp_path / "narrow")  # head_dim 8
+    prompts = make_prompts((9, 1, 17))
+    expected = [greedy_reference(folder, prompt, 12) for prompt in prompts]
+    assert tokens(generate(build(folder, mode), prompts)) == expected
+
+
+@pytest.mark.parametrize("num_rows", [1, 5, 64, 300])
+def test_float32_products_are_not_rounded_to_tf32(checkpoint, num_rows):
+    build(checkpoint("qwen3"), "graphs")  # an engine changes nothing about that
+    random = torch.Generator().manual_seed(num_rows)
+    x, weight = (torch.randn(n, 1024, generator=random).to(DEVICE) for n in (num_rows, 512))
+    exact = x.double() @ weight.double().T
+    error = (matmul(x, weight).double() - exact).abs().max()
+    assert error < 1e-5 * exact.abs().max()  # TF32, with 10 bits, is off by 1e-4
+    assert torch.get_float32_matmul_precision() == "highest"
+
+
+@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-def test_half_precision_backends_agree_on_the_first_tokens(tmp_path, dtype):
-    folder = save_tiny(VARIANTS["qwen3"](), tmp_path / "qwen3")
-    first_tokens = [
-        [row[0] for row in tokens(llm.generate(PROMPTS, GREEDY, use_tqdm=False))]
-        for llm in (
-            build(folder, dtype=dtype, attention_backend=backend)
-            for backend in ("reference", "sdpa")
-        )
-    ]
-    assert first_tokens[0] == first_tokens[1]
-
-
-def test_random_numbers_are_the_same_on_both_devices():
-    seeds, positions = torch.tensor([3, 2**62, 0]), torch.tensor([0, 17, 2**31])
-    on_cpu = uniform(seeds, positions, 5000)
-    on_cuda = uniform(seeds.cuda(), positions.cuda(), 5000)
-    assert torch.equal(on_cpu, on_cuda.cpu())
-
-
-def test_seeded_sampling_draws_the_same_tokens_on_both_devices(tmp_path):
-    folder = save_tiny(VARIANTS["llama"](), tmp_path / "llama")
-    params = SamplingParams(temperature=1.0, top_k=40, top_p=0.9, seed=5, ignore_eos=True)
-    on_cpu = LLM(str(folder), device="cpu", num_blocks=64).generate(PROMPTS, params, use_tqdm=False)
-    assert tokens(build(folder).generate(PROMPTS, params, use_tqdm=False)) == tokens(on_cpu)
-
-
-def test_the_cache_takes_the_share_of_total_memory_that_is_left(tmp_path):
-    folder = save_tiny(VARIANTS["qwen3"](), tmp_path / "qwen3")
-    free_before, total = torch.cuda.mem_get_info()
-    share = 0.5
-
-    llm = build(folder, num_blocks=None, gpu_memory_utilization=share)
-
-    num_blocks = llm.engine.core.kv_cache_manager.pool.num_blocks
-    cache_bytes = num_blocks * llm.engine.core.executor.worker.bytes_per_block
-    expected = total * share - (total - free_before)
-    assert 0.9 * expected < cache_bytes <= expected
-    assert tokens(llm.generate(PROMPTS, GREEDY, use_tqdm=False)) == [
-        greedy_reference(folder, prompt, 12) for prompt in PROMPTS
-    ]
-
-
-def test_memory_that_others_use_is_not_counted_as_ours(tmp_path):
-    folder = save_tiny(VARIANTS["qwen3"](), tmp_path / "qwen3")
-    _, total = torch.cuda.mem_get_info()
-    tenant = torch.empty(int(total * 0.2), dtype=torch.uint8, device="cuda")
-    with pytest.raises(ConfigError, match=r"gpu_memory_utilization=0\.1 leaves 0 bytes"):
-        build(folder, num_blocks=None, gpu_memory_utilization=0.1)
-    del tenant
+def test_half_precision_takes_the_first_tokens_that_float32_is_sure_of(checkpoint, mode, dtype):
+    folder, prompts = checkpoint("qwen3"), make_prompts(range(1, 31))
+    with_two_best = SamplingParams(temperature=0, max_tokens=1, logprobs=2)
+    in_float32 = generate(build_on_cpu(folder), prompts, with_two_best)
+    in_half = tokens(generate(build(folder, mode, dtype=dtype), prompts))
+    num_sure = 0
+    for output, found in zip(in_float32, in_half, strict=True):
+        best, second, *_ = output.outputs[0].logprobs[0].items()
+        if best[1].logprob - second[1].logprob > 0.3:
+            num_sure += 1
+            assert found[0] == best[0]
+    assert num_sure > 9

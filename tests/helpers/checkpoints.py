@@ -53,13 +53,13 @@ _YARN = {
 }
 
 VARIANTS = {
-    "qwen3": lambda: Qwen3Config(**_SHAPE, head_dim=16, tie_word_embeddings=True),
-    "qwen2": lambda: Qwen2Config(**_SHAPE, tie_word_embeddings=False),
-    "llama": lambda: LlamaConfig(**_SHAPE, tie_word_embeddings=True),
-    "llama-llama3": lambda: LlamaConfig(**_SHAPE, rope_parameters=dict(_LLAMA3)),
-    "llama-yarn": lambda: LlamaConfig(**_SHAPE, rope_parameters=dict(_YARN)),
-    "mistral": lambda: MistralConfig(**_SHAPE, sliding_window=None),
-    "mistral-window": lambda: MistralConfig(**_SHAPE, sliding_window=6),
+    "qwen3": lambda **sizes: Qwen3Config(**(_SHAPE | sizes), head_dim=16, tie_word_embeddings=True),
+    "qwen2": lambda **sizes: Qwen2Config(**(_SHAPE | sizes), tie_word_embeddings=False),
+    "llama": lambda **sizes: LlamaConfig(**(_SHAPE | sizes), tie_word_embeddings=True),
+    "llama-llama3": lambda **sizes: LlamaConfig(**(_SHAPE | sizes), rope_parameters=dict(_LLAMA3)),
+    "llama-yarn": lambda **sizes: LlamaConfig(**(_SHAPE | sizes), rope_parameters=dict(_YARN)),
+    "mistral": lambda **sizes: MistralConfig(**(_SHAPE | sizes), sliding_window=None),
+    "mistral-window": lambda **sizes: MistralConfig(**(_SHAPE | sizes), sliding_window=6),
 }
 
 

@@ -44,13 +44,14 @@ def _check_running(harness: PlannerHarness, plan: SchedulerOutput) -> None:
     for request_id in going_on:
         tracked = harness.live[request_id]
         num_tokens = plan.num_scheduled_tokens.get(request_id, 0)
-        num_left = tracked.num_tokens - tracked.num_computed
+        num_left = tracked.num_left
         assert num_tokens <= num_left
         assert num_tokens == num_left or used_up, "each gets all it can use while budget is left"
-        tracked.num_steps_left_out = 0 if num_tokens else tracked.num_steps_left_out + 1
+        is_left_out = num_left > 0 and num_tokens == 0
+        tracked.num_steps_left_out = tracked.num_steps_left_out + 1 if is_left_out else 0
         rounds = -(-settings.max_num_seqs // settings.token_budget)
         assert tracked.num_steps_left_out <= rounds, "those left out have their turn"
-        assert num_tokens or len(going_on) > settings.token_budget, "each running gets a token"
+        assert not is_left_out or len(going_on) > settings.token_budget, "each gets a token"
         computed = tracked.num_computed + num_tokens
         num_blocks = max(tracked.num_reserved_blocks, -(-computed // settings.block_size))
         held = len(harness.manager.block_ids(tracked.request))

@@ -76,7 +76,9 @@ class Tracked:
     expected: list[int]
     finish_reason: FinishReason
     stop_reason: int | None
+    max_num_tokens: int
     received: list[int] = field(default_factory=list)
+    num_in_flight: int = 0
     num_computed: int = 0
     num_reserved_blocks: int = 0
     num_cached_tokens: int | None = None
@@ -87,6 +89,12 @@ class Tracked:
     def num_tokens(self) -> int:
         """Prompt and received tokens."""
         return self.request.num_prompt_tokens + len(self.received)
+
+    @property
+    def num_left(self) -> int:
+        """Tokens to compute, those in flight included; the last of all is never computed."""
+        num_tokens = self.num_tokens + self.num_in_flight
+        return 0 if num_tokens == self.max_num_tokens else num_tokens - self.num_computed
 
 
 @dataclass
@@ -108,6 +116,8 @@ class Counts:
 class PlannerHarness:
     """One planner, its fake worker, and the record that both are held against."""
 
+    scheduler_class: type[Scheduler] = Scheduler
+
     def __init__(self, settings: PlannerSettings, counts: Counts | None = None) -> None:
         self.settings = settings
         self.counts = counts or Counts()
@@ -123,7 +133,7 @@ class PlannerHarness:
             enable_chunked_prefill=settings.chunking,
             scheduling_policy=settings.policy,
         )
-        self.scheduler = Scheduler(config, self.manager, trace=self.trace)
+        self.scheduler = self.scheduler_class(config, self.manager, trace=self.trace)
         self.worker = FakeWorker(settings.num_blocks, settings.block_size)
         self.mirror = TraceMirror(self.trace) if self.trace is not None else None
         self.live: dict[str, Tracked] = {}
@@ -172,6 +182,7 @@ class PlannerHarness:
             expected=expected,
             finish_reason=finish_reason,
             stop_reason=stop_reason,
+            max_num_tokens=len(prompt) + num_new,
         )
         self.waiting.add(request_id)
         self.counts.requests += 1
@@ -236,6 +247,11 @@ class PlannerHarness:
 
     # How the record follows.
 
+    @property
+    def has_tokens_in_flight(self) -> bool:
+        """Whether a step is under way that samples something."""
+        return False
+
     def _plan(self) -> SchedulerOutput:
         output = self.scheduler.schedule()
         self.counts.steps += 1
@@ -261,7 +277,8 @@ class PlannerHarness:
         self.counts.preemptions += len(output.preempted_request_ids)
         if self.live:
             self.steps_left -= 1
-            assert output.total_num_scheduled_tokens > 0, "no step is idle while requests live"
+            has_work = output.total_num_scheduled_tokens > 0 or self.has_tokens_in_flight
+            assert has_work, "no step is idle while requests live"
             assert self.steps_left >= 0, "every request ends within a bounded number of steps"
         return output
 

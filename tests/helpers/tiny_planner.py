@@ -1,4 +1,4 @@
-"""A small planner for tests that count blocks by hand: no worker, tokens made up by the test."""
+"""Small planners for tests that count blocks by hand: no worker, tokens made up by the test."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Any
 
 from minivllm.config import SchedulerConfig
 from minivllm.core.block_pool import BlockPool
+from minivllm.core.in_flight import InFlightScheduler
 from minivllm.core.kv_cache_manager import KVCacheManager
 from minivllm.core.request import Request
 from minivllm.core.scheduler import Scheduler
@@ -47,6 +48,8 @@ def make_request(
 class TinyPlanner:
     """Scheduler, manager and pool, driven by hand. Blocks hold 4 tokens unless said otherwise."""
 
+    scheduler_class: type[Scheduler] = Scheduler
+
     def __init__(
         self,
         num_blocks: int = 16,
@@ -60,7 +63,7 @@ class TinyPlanner:
         self.trace = Trace() if tracing else None
         self.pool = BlockPool(num_blocks, enable_caching=caching, trace=self.trace)
         self.manager = KVCacheManager(self.pool, block_size)
-        self.scheduler = Scheduler(config, self.manager, trace=self.trace)
+        self.scheduler = self.scheduler_class(config, self.manager, trace=self.trace)
         self.requests: dict[str, Request] = {}
         self.outputs: list[EngineCoreOutput] = []
 
@@ -129,3 +132,40 @@ class TinyPlanner:
         """The trace's events of one kind."""
         assert self.trace is not None
         return [event for event in self.trace.events if isinstance(event, kind)]
+
+
+class TinyInFlightPlanner(TinyPlanner):
+    """The same with one step in flight: `step` plans, and then enters the result before."""
+
+    scheduler_class = InFlightScheduler
+    _under_way: tuple[SchedulerOutput, list[str]] | None = None
+
+    def step(self, token_id: int = 7, **result: Any) -> dict[str, int]:
+        """Plan a step, and enter the one before; how many tokens each request computes now."""
+        plan = self.plan()
+        requests = self.scheduler.requests
+        sampling = [
+            request_id
+            for request_id in plan.num_scheduled_tokens
+            if requests[request_id].num_computed_tokens >= requests[request_id].num_tokens
+        ]
+        self.enter(token_id, **result)
+        self._under_way = plan, sampling
+        return dict(plan.num_scheduled_tokens)
+
+    def enter(self, token_id: int = 7, **result: Any) -> list[EngineCoreOutput]:
+        """Enter the result of the step under way: `token_id` for each request that samples."""
+        self.outputs = []
+        if self._under_way is not None:
+            plan, sampling = self._under_way
+            self._under_way = None
+            output = ModelRunnerOutput(
+                request_ids=sampling, sampled_token_ids=[token_id] * len(sampling), **result
+            )
+            self.outputs = self.scheduler.update_from_output(plan, output)
+            self.manager.check()
+        return self.outputs
+
+    def told(self) -> list[tuple[str, tuple[int, ...]]]:
+        """Request and tokens of each of the latest outputs."""
+        return [(output.request_id, output.new_token_ids) for output in self.outputs]

@@ -168,7 +168,7 @@ def test_a_request_can_come_back_under_its_id_with_new_blocks():
 def test_decode_reads_the_sampled_token_from_its_row():
     batch = InputBatch(max_num_seqs=2, max_model_len=16, block_size=4)
     batch.update(plan({}, [new("a", [10, 11, 12, 13], [5])]))
-    batch.append_tokens(np.array([0]), np.array([99]))
+    batch.enter_tokens(batch.expect_tokens(np.array([0]), np.array([0])), np.array([99]))
     batch.update(
         plan(
             {},
@@ -192,7 +192,7 @@ def test_changes_of_logits_follow_their_requests_when_rows_move():
     biased = new("b", [20], [1], logit_bias={7: 3.0})
     batch.update(plan({}, [new("a", [10], [0]), biased, last]))
     batch.update(plan({}, finished_request_ids=["a"]))
-    batch.append_tokens(np.array([0]), np.array([31]))
+    batch.enter_tokens(batch.expect_tokens(np.array([0]), np.array([0])), np.array([31]))
 
     metadata = prepare_inputs(batch, {"b": 1, "c": 3}, CPU).sampling_metadata
 

@@ -7,8 +7,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from minivllm.counter_random import gumbel
 from minivllm.messages import NewRequestData, SchedulerOutput
-from minivllm.sample.random import gumbel
 from minivllm.sample.sampler import Sampler
 from minivllm.sampling_params import SamplingParams
 from minivllm.worker.input_batch import InputBatch
