@@ -158,18 +158,17 @@ def paged_decode(
         out = torch.empty(q.shape, dtype=q.dtype, device=q.device)
     if num_reqs == 0:
         return out
-    tiles = decode_tiles(head_dim, q.element_size())
+    num_programs = num_reqs * num_kv_heads
+    tiles = decode_tiles(head_dim, q.element_size(), num_programs, q.device)
     if num_splits is None:
-        num_splits = choose_num_splits(num_reqs * num_kv_heads, q.device)
+        num_splits = choose_num_splits(num_programs, q.device)
     most = ceil_div(block_table.shape[1] * block_size, tiles.BLOCK_N)
     num_splits = min(num_splits, most, MAX_PARTS)
     parts, num_done = out, out  # not looked at
     if num_splits > 1:
         parts = scratch(num_splits * num_reqs * num_heads * (head_dim + 1), q.device)
-        num_done = counters(num_reqs * num_kv_heads, q.device)
-    # Where launches cost most, the last program merges. In a graph they cost next to nothing, and a
-    # kernel with a program for each row is done sooner.
-    merges = not (q.is_cuda and torch.cuda.is_current_stream_capturing())
+        num_done = counters(num_programs, q.device)
+    merges = last_program_merges(q)
     group_size, has_window = num_heads // num_kv_heads, sliding_window is not None
     shape = {"HEAD_DIM": head_dim, "HAS_WINDOW": has_window, "BLOCK_D": block_of(head_dim)}
     launch(
@@ -191,6 +190,15 @@ def paged_decode(
     return out
 
 
+def last_program_merges(q: Tensor) -> bool:
+    """Whether parts are merged without a launch of its own.
+
+    So it is where launches cost most. In a graph they cost next to nothing, and a kernel with a
+    program for each row is done sooner.
+    """
+    return not (q.is_cuda and torch.cuda.is_current_stream_capturing())
+
+
 class DecodeTiles(NamedTuple):
     """How many keys a program takes at once, how many such tiles stay together, the means."""
 
@@ -200,11 +208,18 @@ class DecodeTiles(NamedTuple):
     num_stages: int
 
 
-def decode_tiles(head_dim: int, element_size: int) -> DecodeTiles:
-    """Tiles for heads of `head_dim` elements; measured on an H200, see benchmarks/README.md."""
+def decode_tiles(
+    head_dim: int, element_size: int, num_programs: int, device: torch.device
+) -> DecodeTiles:
+    """Tiles for heads of `head_dim` elements; measured on an H200, see benchmarks/README.md.
+
+    Of programs with two stages five fit on a multiprocessor, of those with three only three, which
+    read faster. So three it is, unless two let all programs run at once.
+    """
     if head_dim * element_size > 256:  # float32 or wide heads: half the keys fill the same bytes
         return DecodeTiles(32, UNSPLIT=4, num_warps=4, num_stages=2)
-    return DecodeTiles(64, UNSPLIT=4, num_warps=4, num_stages=3)
+    fit_in_five = 3 < num_programs / num_processors(device) <= 5
+    return DecodeTiles(64, UNSPLIT=4, num_warps=4, num_stages=2 if fit_in_five else 3)
 
 
 def choose_num_splits(num_programs: int, device: torch.device) -> int:

@@ -16,8 +16,10 @@ Source: docs.pytorch.org/docs/stable/notes/cuda.html, section "CUDA Graphs".
 
 from __future__ import annotations
 
+import gc
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from threading import Lock
 from typing import Any, Literal, TypeVar
@@ -110,7 +112,8 @@ class CudaGraph(DeviceGraph):
         with torch.cuda.stream(side):  # and back, where torch.cuda.graph fails and forgets it
             step()
             try:
-                with torch.cuda.graph(self._graph, pool=self._pool, stream=side):
+                graph = torch.cuda.graph(self._graph, pool=self._pool, stream=side)
+                with _no_garbage_collection(), graph:
                     outputs = step()
             except RuntimeError as error:  # the rehearsal went well: it is the capture that fails
                 raise CaptureError(
@@ -122,6 +125,18 @@ class CudaGraph(DeviceGraph):
 
     def _run(self) -> None:
         self._graph.replay()
+
+
+@contextmanager
+def _no_garbage_collection() -> Iterator[None]:
+    """Let no old engine be taken apart now: whatever CUDA frees in a capture makes it invalid."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 @cache

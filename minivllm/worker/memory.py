@@ -31,7 +31,7 @@ def largest_plan(config: SchedulerConfig, block_size: int) -> SchedulerOutput:
     requests: list[NewRequestData] = []
     while left and len(requests) < config.max_num_seqs:
         share = -(-left // (config.max_num_seqs - len(requests)))
-        num_tokens = min(share, config.max_model_len)
+        num_tokens = min(share, config.max_model_len - 1)  # one place is for the sampled token
         num_blocks = -(-num_tokens // block_size)
         new = NewRequestData(
             request_id=f"largest-{len(requests)}",

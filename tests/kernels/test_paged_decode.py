@@ -10,6 +10,7 @@ import torch
 from kernel_cases import LAYOUTS, NAN, SCORES, Batch, batch, dtypes, pairwise
 from torch import Tensor
 
+from minivllm.kernels import paged_decode as module
 from minivllm.kernels.paged_decode import paged_decode, paged_decode_ref
 
 SPLITS = [None, 1, 2, 3, 4, 5, 6, 7, 8]
@@ -260,11 +261,15 @@ def test_a_recorded_launch_follows_what_is_written_into_its_inputs(device, num_s
     other.assert_close(out)
 
 
+@pytest.mark.parametrize("last_program_merges", [True, False])
 @pytest.mark.parametrize("sliding_window", [None, 600])
-@pytest.mark.parametrize("num_splits", [1, 2, 3, 8, 64])
+@pytest.mark.parametrize("num_splits", [1, 2, 8, 64])
 @pytest.mark.parametrize("dtype", dtypes())
-def test_parts_of_long_requests_are_merged(device, dtype, num_splits, sliding_window):
-    """More than the eight tiles of keys below which nothing is split."""
+def test_parts_of_long_requests_are_merged(
+    device, dtype, num_splits, sliding_window, last_program_merges, monkeypatch
+):
+    """More than the tiles of keys below which nothing is split, merged in both ways."""
+    monkeypatch.setattr(module, "last_program_merges", lambda q: last_program_merges)
     requests = decodes([3, 1100, 700, 0, 257], dtype=dtype, device=device)
     assert_right(requests, sliding_window, num_splits)
     assert_right(requests, sliding_window, num_splits)  # the counters of parts are at 0 again

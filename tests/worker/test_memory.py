@@ -20,8 +20,9 @@ def test_largest_plan_fills_the_budget_with_as_many_requests_as_fit(
     plan = largest_plan(config, block_size=4)
 
     assert len(plan.new_requests) == min(budget, max_num_seqs)
-    assert plan.total_num_scheduled_tokens == min(budget, max_num_seqs * max_model_len)
-    assert all(1 <= len(new.token_ids) <= max_model_len for new in plan.new_requests)
+    assert plan.total_num_scheduled_tokens == min(budget, max_num_seqs * (max_model_len - 1))
+    # each is a prompt that leaves room for the token it samples
+    assert all(1 <= len(new.token_ids) < max_model_len for new in plan.new_requests)
     block_ids = [block_id for new in plan.new_requests for block_id in new.block_ids]
     assert block_ids == list(range(len(block_ids)))
     assert all(len(new.block_ids) * 4 >= len(new.token_ids) for new in plan.new_requests)
