@@ -6,7 +6,8 @@
 The groups can't share a process: `shapes` imports the package through jaxtyping's hook, which
 checks every tensor's shape and slows plain Python twelve-fold; `plain` runs without it. `kernels`
 runs on the GPU, or in Triton's interpreter where there is none; `compiled` compiles the kernels for
-GPUs that are not here, which a process with the interpreter can't.
+GPUs that are not here, which a process with the interpreter can't. `engine` runs on the kernels as
+well, without the hook, as each launch in the interpreter is slow enough.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 SHAPE_CHECKED = ["tests/layers", "tests/models", "tests/attention", "tests/sample"]
 KERNELS, COMPILED = "tests/kernels", "tests/kernels/compiled"
+ENGINE_ON_KERNELS = "tests/kernels/engine"
 CHECK_SHAPES = "--jaxtyping-packages=minivllm,beartype.beartype"
 SECONDS_PER_TEST = 300  # then it fails, with the stack of every thread, and the others go on
 ON_TWO_CORES = ["-n", "2", "--dist", "worksteal"]
@@ -42,6 +44,7 @@ PYTEST_GROUPS = {
     ],
     "kernels": [KERNELS, CHECK_SHAPES, *ON_TWO_CORES],
     "compiled": [COMPILED, *ON_TWO_CORES],
+    "engine": [ENGINE_ON_KERNELS, *ON_TWO_CORES],
     "notebooks": ["notebooks", "--nbval-lax", "--nbval-current-env", "-n", "2", "--dist=loadscope"],
 }
 

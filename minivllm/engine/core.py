@@ -119,6 +119,10 @@ class EngineCore:
             )
         return core_outputs
 
+    def take_entered(self) -> list[EngineCoreOutput]:
+        """Outputs that a step which then failed had entered already, and could not give back."""
+        return self._loop.take_entered()
+
     def _plan_step(self) -> SchedulerOutput:
         """The next plan; what the engine holds at this moment is noted for statistics and trace."""
         plan = self.scheduler.schedule()

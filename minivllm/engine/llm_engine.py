@@ -124,6 +124,7 @@ class LLMEngine:
         try:
             self._output_processor.process(self.core.step())
         except BaseException:  # Ctrl-C too: no token that was entered may be lost
+            self._output_processor.process(self.core.take_entered())
             self._output_processor.catch_up()
             raise
 

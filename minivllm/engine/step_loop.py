@@ -45,6 +45,10 @@ class StepLoop(ABC):
     def reset(self) -> None:
         """Forget what is under way, after a step that failed; its tokens are lost."""
 
+    def take_entered(self) -> list[EngineCoreOutput]:
+        """Outputs that a step which then failed had entered already, and could not give back."""
+        return []
+
 
 class InTurn(StepLoop):
     """Plan a step, run it, enter its result."""
@@ -68,17 +72,22 @@ class OneInFlight(StepLoop):
     def __init__(self, plan_step: PlanStep, executor: Executor, scheduler: Scheduler) -> None:
         super().__init__(plan_step, executor, scheduler)
         self._under_way: tuple[SchedulerOutput, PendingOutput] | None = None
+        self._entered: list[EngineCoreOutput] = []
 
     def step(self) -> tuple[SchedulerOutput, list[EngineCoreOutput]]:
         """The plan, and the outputs of the plan before."""
-        core_outputs: list[EngineCoreOutput] = []
         if any(request.sampling_params.has_logit_rules for request in self._scheduler.running):
-            core_outputs += self._enter_result()  # penalties count tokens: they must be known
+            self._entered = self._enter_result()  # penalties count tokens: they must be known
         plan = self._plan_step()
         pending = self._executor.start(plan)
-        core_outputs += self._enter_result()
+        core_outputs = self._enter_result()
         self._under_way = plan, pending
-        return plan, core_outputs
+        return plan, [*self.take_entered(), *core_outputs]
+
+    def take_entered(self) -> list[EngineCoreOutput]:
+        """See `StepLoop.take_entered`."""
+        entered, self._entered = self._entered, []
+        return entered
 
     def reset(self) -> None:
         """See `StepLoop.reset`."""

@@ -188,6 +188,16 @@ def test_no_block_is_named_after_a_token_that_ended_its_request():
     assert planner.pool.num_cached_hashes == 0
 
 
+def test_a_token_entered_before_the_next_plan_fills_no_block_until_it_is_planned():
+    planner = TinyInFlightPlanner()
+    planner.add("a", [0, 1, 2])
+    planner.step()
+    planner.enter()
+    assert planner.pool.num_cached_hashes == 0
+    planner.step()
+    assert planner.pool.num_cached_hashes == 1
+
+
 def test_logprobs_of_a_token_that_nobody_wants_are_thrown_away_with_it():
     planner = TinyInFlightPlanner()
     planner.add("a", 3, stop_token_ids=[7], logprobs=1)
@@ -228,6 +238,7 @@ def test_recovery_forgets_what_is_in_flight_and_samples_it_again():
     planner.scheduler.recover()
     planner._under_way = None
     assert (request.token_ids[3:], request.num_in_flight) == ([5], 0)
-    assert planner.step() == {"a": 4}
+    other = planner.add("b", 2, max_tokens=1)
+    assert planner.step() == {"a": 4, "b": 2}
     planner.run_to_end()
-    assert request.output_token_ids == [5, 7, 7]
+    assert (request.output_token_ids, other.output_token_ids) == ([5, 7, 7], [7])

@@ -288,6 +288,31 @@ def test_requests_survive_an_error_while_tokens_are_waited_for(folder, error, at
     ]
 
 
+def test_log_probabilities_survive_a_failed_step_of_a_request_with_penalties(folder):
+    llm = build(folder)
+    params = SamplingParams(
+        temperature=0, max_tokens=6, presence_penalty=1.0, logprobs=1, ignore_eos=True
+    )
+    llm.engine.add_request("a", PROMPTS[0], params)
+    start, num_calls = llm.engine.core.executor.start, [0]
+
+    def failing(plan):
+        num_calls[0] += 1
+        if num_calls[0] == 3:
+            raise RuntimeError("boom")
+        return start(plan)
+
+    llm.engine.core.executor.start = failing
+    found = []
+    while llm.engine.has_unfinished_requests():
+        try:
+            found = llm.engine.step() or found
+        except RuntimeError:
+            assert num_calls[0] == 3
+    (completion,) = found[-1].outputs
+    assert [next(iter(of)) for of in completion.logprobs] == list(completion.token_ids)
+
+
 def test_a_trace_shows_each_plan_once_and_each_end_at_its_place(folder):
     llm = build(folder, trace=True, num_blocks=7)
     generate(llm, PROMPTS)

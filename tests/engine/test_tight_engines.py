@@ -194,7 +194,7 @@ def test_memory_of_others_is_not_ours(folder, monkeypatch, used_by_others):
     worker = llm.engine.core.executor.worker
     weights, total = 40_960, 200_000
     free = total - weights - used_by_others
-    monkeypatch.setattr(worker, "_device", torch.device("cuda"))
+    monkeypatch.setattr(worker, "device", torch.device("cuda"))
     monkeypatch.setattr(worker, "_profile_run", lambda: None)
     made_up = {
         "memory_allocated": lambda device: weights,

@@ -105,7 +105,8 @@ def test_a_name_used_again_while_its_token_is_in_flight_is_somebody_else():
     decode(rig, "abc")
     rig.end("b")
     rig.add("b", [9, 9, 1])
-    rig.step(a=1, c=1, b=3)
+    rig.step(a=1, c=1, b=1)  # then comes the old one's third token
+    rig.step(a=1, c=1, b=2)
     decode(rig, "acb", 2)
     finish(rig)
 
