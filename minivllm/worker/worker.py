@@ -23,7 +23,7 @@ from minivllm.models.loader import init_dummy_weights, load_weights
 from minivllm.models.registry import model_class
 from minivllm.parallel import TensorParallel
 from minivllm.sample.sampler import Sampler
-from minivllm.worker.device_graph import CudaGraph
+from minivllm.worker.device_graph import CaptureError, CudaGraph
 from minivllm.worker.input_batch import InputBatch
 from minivllm.worker.interfaces import CausalLM
 from minivllm.worker.memory import GIB, largest_plan, physical_memory
@@ -192,8 +192,18 @@ class Worker:
         if new_graph is None and self.device.type == "cuda":
             new_graph = partial(CudaGraph, pool=torch.cuda.graph_pool_handle())
         is_eager = self._config.model_config.enforce_eager
-        if new_graph is not None and not is_eager and self.runner.attention.can_be_captured:
+        if new_graph is None or is_eager or not self.runner.attention.can_be_captured:
+            return
+        try:
             self.runner.capture_graphs(new_graph)
+        except (torch.OutOfMemoryError, CaptureError) as error:
+            if not isinstance(error.__cause__ or error, torch.OutOfMemoryError):
+                raise
+            raise ConfigError(
+                f"the memory of {self.device} ran out while decode steps were captured as graphs: "
+                "lower gpu_memory_utilization, num_blocks or max_num_seqs, or set "
+                "enforce_eager=True"
+            ) from error
 
     def _allocate(self, num_blocks: int) -> list[LayerKVCache]:
         arch, block_size = self._arch, self._config.cache_config.block_size

@@ -3,9 +3,11 @@
 import random
 
 import pytest
+import torch
 from checkpoints import greedy_reference
 
-from minivllm import LLM, Parts, SamplingParams
+from minivllm import LLM, ConfigError, Parts, SamplingParams
+from minivllm.worker.device_graph import CaptureError
 from minivllm.worker.recorded_graph import RecordedGraph
 
 NUM_NEW = 4
@@ -178,3 +180,28 @@ def test_requests_survive_a_step_that_fails_between_replays(small_checkpoint):
     assert [list(found[str(i)].outputs[0].token_ids) for i in range(3)] == [
         greedy_reference(folder, prompt, NUM_NEW) for prompt in PROMPTS
     ]
+
+
+@pytest.mark.parametrize("rehearses", [True, False])
+def test_memory_that_runs_out_in_a_capture_is_an_error_that_names_the_knobs(
+    small_checkpoint, rehearses
+):
+    class Full(RecordedGraph):
+        def _record(self, step):
+            full = torch.OutOfMemoryError("CUDA out of memory")
+            if rehearses:
+                raise full
+            raise CaptureError("CUDA refused an operation") from full
+
+    settings = {**CAPTURED, "parts": Parts(graph=Full)}
+    with pytest.raises(ConfigError, match=r"cpu ran out.*gpu_memory_utilization.*enforce_eager"):
+        build(small_checkpoint("qwen3"), **settings)
+
+
+def test_another_error_of_a_capture_stays_what_it_is(small_checkpoint):
+    class Refusing(RecordedGraph):
+        def _record(self, step):
+            raise CaptureError("no")
+
+    with pytest.raises(CaptureError, match="no"):
+        build(small_checkpoint("qwen3"), **{**CAPTURED, "parts": Parts(graph=Refusing)})
