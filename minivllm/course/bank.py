@@ -97,7 +97,7 @@ def _same(x: Any, y: Any, slack: Tensor | None) -> bool:
         return equal_values(x, y)
     if x.shape != y.shape or x.dtype != y.dtype:
         return False
-    if not x.is_floating_point():
+    if not x.is_floating_point() or x.numel() == 0:
         return torch.equal(x, y)
     right = y.to(torch.float64)
     ulps = 16 * torch.finfo(x.dtype).eps * torch.nan_to_num(right, 0.0, 0.0, 0.0).abs().max()
@@ -110,7 +110,7 @@ def _same(x: Any, y: Any, slack: Tensor | None) -> bool:
 def agreement(mine: list[Evidence], other: list[Evidence]) -> tuple[float, int]:
     """Share and number of the inputs where either is wrong and both did the same."""
     rows = [(a, b) for a, b in zip(mine, other, strict=True) if a.is_wrong or b.is_wrong]
-    num_same = sum(same(a, b) for a, b in rows)
+    num_same = sum(a.is_wrong == b.is_wrong and same(a, b) for a, b in rows)
     return (num_same / len(rows) if rows else 0.0), num_same
 
 

@@ -37,6 +37,8 @@ def not_finite(scene: Scene) -> str | None:
     if not bool(bad.any()):
         return None
     is_nan = bool(scene.got[bad].isnan().any())
+    if not is_nan and bool((scene.got[bad] < 0).all()):
+        return "minus infinity: the log of 0, or a row that sees nothing"
     if not is_nan:
         return "infinity: an exp or a square that is too large, or a division by 0"
     rows = bad.flatten(0, -2) if bad.dim() > 1 else bad.unsqueeze(0)

@@ -119,9 +119,24 @@ class Case:
     advice: Advice = NO_ADVICE
 
 
-def by_hand(name: str, make: Callable[[], Arguments], expected: Any, *, atol: float = 1e-4) -> Case:
+def by_hand(
+    name: str,
+    make: Callable[[], Arguments],
+    expected: Any,
+    *,
+    atol: float = 1e-4,
+    look_at: str | None = None,
+    try_it: str | None = None,
+) -> Case:
     """The worked example of the chapter; `expected` has the shape of what is returned."""
-    return Case(name=name, kind="hand", make=lambda _: make(), expected=expected, atol=atol)
+    return Case(
+        name=name,
+        kind="hand",
+        make=lambda _: make(),
+        expected=expected,
+        atol=atol,
+        advice=Advice(look_at=look_at, try_it=try_it),
+    )
 
 
 def sampled(

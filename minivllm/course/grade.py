@@ -103,6 +103,9 @@ def _judged(task: Task, result: Result) -> Report:
             raise RuntimeError(f"{task.id}: the checks did not begin within {task.seconds:g} s")
         raise RuntimeError(f"{task.id}: the checks themselves failed:\n{result.printed}")
     last: Report = result.messages[-1]
+    if last.failure is not None and last.state == "NOT YET" and result.ending == "time":
+        late = ("likely", f"not looked for to the end: {task.seconds:g} s were over")
+        return replace(last, failure=replace(last.failure, facts=(*last.failure.facts, late)))
     if last.state != "NOT YET" or last.failure is not None:
         return last
     left = ("ended", f"the code ended its own process (exit code {result.code})")

@@ -18,9 +18,10 @@ from minivllm.course import grade as grade_module
 from minivllm.course import progress
 from minivllm.course.checking import check_task
 from minivllm.course.grade import grade
-from minivllm.course.guard import run_forked
+from minivllm.course.guard import Result, run_forked
 from minivllm.course.registry import find
 from minivllm.course.render import render
+from minivllm.course.report import Failure, Report
 from minivllm.course.stubs import ROOT
 
 TASK = find("ch00.blocks_needed")
@@ -165,3 +166,11 @@ def test_half_a_message_is_not_taken_for_one():
 
     result = run_forked(dies, seconds=5)
     assert (result.messages, result.ending, result.code) == (("first",), "crash", signal.SIGKILL)
+
+
+def test_a_report_says_if_its_time_was_over_before_the_mistake_was_named():
+    failed = Report(task_id=TASK.id, state="NOT YET", failure=Failure(facts=(("got", "1"),)))
+    result = Result(messages=(failed,), ending="time", code=0, printed="")
+    late = grade_module._judged(TASK, result)
+    assert "likely    not looked for to the end: 10 s were over" in render(late)
+    assert grade_module._judged(TASK, replace(result, ending="done")) == failed

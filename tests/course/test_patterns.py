@@ -100,6 +100,9 @@ def test_nan_and_infinity_say_where_they_likely_come_from():
     assert "memory never written may be read" in diagnose.not_finite(poison)
     row[1] = math.inf
     assert diagnose.not_finite(scene(row, x)).startswith("infinity")
+    hidden = row.clone()
+    hidden[row.isinf()] = -math.inf
+    assert diagnose.not_finite(scene(hidden, x)).startswith("minus infinity")
     assert diagnose.not_finite(scene(x + 1, x)) is None
 
 

@@ -24,9 +24,8 @@ from minivllm.course.checks.tiny_qwen3 import (
     shapes_of_attention,
     steps,
     tiny_arch,
-    worked,
 )
-from minivllm.course.declare import Exercise, Output, Property, adversarial, sampled
+from minivllm.course.declare import Exercise, Output, Property, adversarial, by_hand, sampled
 from minivllm.course.exercise import Arguments
 from minivllm.course.fixtures import strided
 from minivllm.layers.rotary import RotaryEmbedding
@@ -119,14 +118,14 @@ attention = Exercise(
     oracle=_attention_oracle,
     run=_run_attention,
     cases=(
-        worked(
+        by_hand(
             "its parameters are those of a checkpoint",
             _parameters_alone,
             expected=(FITS, torch.zeros(1, 24)),
             look_at="names and sizes in __init__: [rows out, columns in]; head_dim is the config's",
             try_it="for n, p in module.named_parameters(): print(n, list(p.shape))",
         ),
-        worked(
+        by_hand(
             "a token alone gives its own value",
             _by_hand,
             expected=(FITS, torch.tensor([[10.0, 5.0]])),

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from minivllm.course.checks import dense_qwen3
-from minivllm.course.checks.tiny_qwen3 import FITS, LAYER_NORMS, fill, tiny_arch, worked
-from minivllm.course.declare import Exercise, Output, adversarial, sampled
+from minivllm.course.checks.tiny_qwen3 import FITS, LAYER_NORMS, fill, tiny_arch
+from minivllm.course.declare import Exercise, Output, adversarial, by_hand, sampled
 from minivllm.course.exercise import Arguments
 
 
@@ -86,14 +86,14 @@ decoder_layer = Exercise(
     oracle=_layer_oracle,
     run=_run_layer,
     cases=(
-        worked(
+        by_hand(
             "its parameters are those of a checkpoint",
             partial(_with_weights_of_0, None),
             expected=(FITS, torch.zeros(1, 2)),
             look_at="the names in __init__: two RMSNorm of hidden_size, and the two halves",
             try_it="for n, p in layer.named_parameters(): print(n, list(p.shape))",
         ),
-        worked(
+        by_hand(
             "1.25 is added to 3 and to 4",
             partial(_with_weights_of_0, torch.tensor([[3.0, 4.0]])),
             expected=(FITS, torch.tensor([[4.25, 5.25]])),

@@ -25,9 +25,8 @@ from minivllm.course.checks.tiny_qwen3 import (
     shapes_of_model,
     steps,
     tiny_arch,
-    worked,
 )
-from minivllm.course.declare import Exercise, Output, Property, adversarial, sampled
+from minivllm.course.declare import Exercise, Output, Property, adversarial, by_hand, sampled
 from minivllm.course.exercise import Arguments
 from minivllm.models.qwen3 import Qwen3DecoderLayer
 from minivllm.parallel import TensorParallel
@@ -130,14 +129,14 @@ model = Exercise(
     oracle=_model_oracle,
     run=_run_model,
     cases=(
-        worked(
+        by_hand(
             "its parameters are those of a checkpoint",
             _parameters_alone,
             expected=(FITS, *_nothing(1, 24, 13)),
             look_at="the names in __init__: model.embed_tokens, model.layers.0, ..., model.norm",
             try_it="for n, p in model.named_parameters(): print(n, list(p.shape))",
         ),
-        worked(
+        by_hand(
             "no layers, and the embedding 3, 4",
             _by_hand,
             expected=(

@@ -6,7 +6,7 @@ written, several requests in a step, and requests that are computed in two steps
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,8 +15,6 @@ import torch
 from torch import Tensor, nn
 
 from minivllm.attention.metadata import AttentionMetadata, LayerKVCache
-from minivllm.course.declare import by_hand
-from minivllm.course.exercise import Advice, Arguments, Case
 from minivllm.course.fixtures import poisoned
 from minivllm.layers.rope_parameters import RopeParameters
 from minivllm.models.hf_config import ModelArchitecture
@@ -214,10 +212,3 @@ def in_order(parts: list[Any], rows: list[list[int]]) -> Any:
         return parts[0]
     order = torch.tensor([row for step in rows for row in step]).argsort()
     return torch.cat(parts)[order]
-
-
-def worked(
-    name: str, make: Callable[[], Arguments], expected: Any, *, look_at: str, try_it: str
-) -> Case:
-    """An example worked out by hand, with advice of its own."""
-    return replace(by_hand(name, make, expected), advice=Advice(look_at=look_at, try_it=try_it))
