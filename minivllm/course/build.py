@@ -73,6 +73,7 @@ def execute(notebook: Any, folder: Path, environment: Mapping[str, str] | None =
         kernel_name="python3",
         record_timing=False,
         store_widget_state=False,
+        coalesce_streams=True,  # how many pieces a text comes in depends on the clock
         resources={"metadata": {"path": str(folder)}},
     )
     client.execute(env={**os.environ, **(environment or {})})
